@@ -1,0 +1,20 @@
+# Works from any directory: make -C <here> test, or make -f <here>/Makefile test.
+root := $(dir $(realpath $(lastword $(MAKEFILE_LIST))))
+cargo := cd '$(root)' && cargo
+
+.PHONY: test setup fixtures
+
+# Everything that must hold before a change lands.
+test: setup
+	$(cargo) fmt --all --check
+	$(cargo) clippy --workspace --all-targets --release --locked -- -D warnings
+	$(cargo) test --workspace --release --locked
+
+setup:
+	@command -v cargo >/dev/null || { echo "error: cargo is missing: install Rust 1.95 or newer" >&2; exit 1; }
+	@'$(root)tools/fetch-mujoco'
+
+# Makes the fixtures of the parity tests anew, from the real Gymnasium.
+fixtures:
+	cd "$(root)" && python3 -m venv target/gymnasium && target/gymnasium/bin/pip install --quiet "gymnasium[mujoco]==1.4.0" mujoco==3.17.0 numpy==2.4.6
+	cd "$(root)" && target/gymnasium/bin/python tools/gymnasium_fixtures.py

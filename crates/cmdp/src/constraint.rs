@@ -1,0 +1,239 @@
+//! Constraints: a cost, how it adds up over an episode, and the bound it must keep.
+//!
+//! As text, `torque<=0.4` bounds a cost with the aggregate that cost implies, and
+//! `sum(torque)<=200` names another one.
+
+use std::fmt;
+
+use crate::nearest;
+
+/// How the costs of an episode's steps become one number, J_C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aggregate {
+    /// The sum over the episode divided by its length.
+    Mean,
+    /// The sum over the episode.
+    Sum,
+}
+
+impl Aggregate {
+    /// Every aggregate.
+    pub const ALL: [Self; 2] = [Self::Mean, Self::Sum];
+
+    /// The name used in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Sum => "sum",
+        }
+    }
+
+    /// J_C of an episode of `steps` steps whose costs sum to `sum`; 0 before the first step.
+    pub fn of(self, sum: f64, steps: usize) -> f64 {
+        match self {
+            Self::Mean if steps > 0 => sum / steps as f64,
+            _ => sum,
+        }
+    }
+}
+
+/// A cost that a task can measure at every step, with the constraint it usually stands in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// The name used in constraints.
+    pub name: &'static str,
+    /// The aggregate implied when a constraint names none.
+    pub aggregate: Aggregate,
+    /// The usual threshold ε.
+    pub threshold: f64,
+    /// What is measured, in a few words.
+    pub description: &'static str,
+}
+
+/// "J_C, the aggregate of a cost over an episode, must not exceed a threshold."
+#[derive(Debug, Clone, PartialEq)]
+pub struct Constraint {
+    /// The name of the cost.
+    pub name: String,
+    /// How the cost adds up over an episode.
+    pub aggregate: Aggregate,
+    /// The threshold ε: feasible means J_C ≤ ε.
+    pub threshold: f64,
+}
+
+impl Constraint {
+    /// Reads one constraint on any of `costs`.
+    pub fn parse(text: &str, costs: &[Cost]) -> Result<Self, ConstraintError> {
+        let syntax = || ConstraintError::Syntax { text: text.into() };
+        let (cost, threshold) = text.split_once("<=").ok_or_else(syntax)?;
+        let (cost, threshold) = (cost.trim(), threshold.trim());
+        let (aggregate, name) = match cost.strip_suffix(')').and_then(|c| c.split_once('(')) {
+            Some((aggregate, name)) => (Some(aggregate.trim()), name.trim()),
+            None => (None, cost),
+        };
+        if name.is_empty() || name.contains(|c: char| c == '(' || c == ')' || c.is_whitespace()) {
+            return Err(syntax());
+        }
+        let index = find(name, costs)?;
+        let aggregate = match aggregate {
+            None => costs[index].aggregate,
+            Some(given) => *Aggregate::ALL.iter().find(|a| a.name() == given).ok_or_else(|| {
+                ConstraintError::Aggregate { text: text.into(), given: given.into() }
+            })?,
+        };
+        let threshold =
+            threshold.parse().ok().filter(|t: &f64| t.is_finite()).ok_or_else(|| {
+                ConstraintError::Threshold { text: text.into(), given: threshold.into() }
+            })?;
+        Ok(Self { name: name.into(), aggregate, threshold })
+    }
+
+    /// Reads several constraints on any of `costs`.
+    pub fn parse_all<T: AsRef<str>>(
+        texts: &[T],
+        costs: &[Cost],
+    ) -> Result<Vec<Self>, ConstraintError> {
+        let parsed: Result<Vec<Self>, _> =
+            texts.iter().map(|text| Self::parse(text.as_ref(), costs)).collect();
+        let parsed = parsed?;
+        Self::indices(&parsed, costs)?;
+        Ok(parsed)
+    }
+
+    /// For every constraint the index of its cost among `costs`: what an environment must measure.
+    pub fn indices(constraints: &[Self], costs: &[Cost]) -> Result<Vec<usize>, ConstraintError> {
+        for (i, constraint) in constraints.iter().enumerate() {
+            let same = |c: &Self| c.name == constraint.name && c.aggregate == constraint.aggregate;
+            if constraints[..i].iter().any(same) {
+                return Err(ConstraintError::Twice {
+                    aggregate: constraint.aggregate.name(),
+                    name: constraint.name.clone(),
+                });
+            }
+        }
+        constraints.iter().map(|c| find(&c.name, costs)).collect()
+    }
+}
+
+fn find(name: &str, costs: &[Cost]) -> Result<usize, ConstraintError> {
+    costs.iter().position(|c| c.name == name).ok_or_else(|| {
+        let names: Vec<&str> = costs.iter().map(|c| c.name).collect();
+        let hint = match nearest(name, names.iter().copied()).first() {
+            Some(best) => format!("did you mean '{best}'?"),
+            None => format!("expected one of: {}", names.join(", ")),
+        };
+        ConstraintError::UnknownCost { name: name.into(), hint }
+    })
+}
+
+/// The explicit form, which [`Constraint::parse`] reads back: `mean(torque)<=0.4`.
+impl fmt::Display for Constraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})<={}", self.aggregate.name(), self.name, self.threshold)
+    }
+}
+
+/// A constraint that cannot be understood.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ConstraintError {
+    /// Not of the form of a constraint.
+    #[error(
+        "constraint '{text}': expected COST<=NUMBER or AGGREGATE(COST)<=NUMBER, \
+         as in 'torque<=0.4' or 'sum(torque)<=200'"
+    )]
+    Syntax {
+        /// The text given.
+        text: String,
+    },
+    /// The task measures no such cost.
+    #[error("unknown cost '{name}': {hint}")]
+    UnknownCost {
+        /// The name given.
+        name: String,
+        /// What may have been meant.
+        hint: String,
+    },
+    /// No such aggregate.
+    #[error("constraint '{text}': unknown aggregate '{given}', expected mean or sum")]
+    Aggregate {
+        /// The text given.
+        text: String,
+        /// The aggregate in it.
+        given: String,
+    },
+    /// The threshold is not a number.
+    #[error("constraint '{text}': expected a finite number after '<=', got '{given}'")]
+    Threshold {
+        /// The text given.
+        text: String,
+        /// The threshold in it.
+        given: String,
+    },
+    /// Two constraints bound the same quantity.
+    #[error("two constraints on {aggregate}({name}): expected one")]
+    Twice {
+        /// The aggregate of both.
+        aggregate: &'static str,
+        /// The cost of both.
+        name: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COSTS: [Cost; 2] = [
+        Cost { name: "torque", aggregate: Aggregate::Mean, threshold: 0.4, description: "" },
+        Cost { name: "velocity", aggregate: Aggregate::Sum, threshold: 25.0, description: "" },
+    ];
+
+    fn parse(text: &str) -> Result<Constraint, ConstraintError> {
+        Constraint::parse(text, &COSTS)
+    }
+
+    #[test]
+    fn a_bare_cost_implies_its_aggregate() {
+        let torque = parse("torque<=0.4").unwrap();
+        assert_eq!(torque.aggregate, Aggregate::Mean);
+        assert_eq!((torque.name.as_str(), torque.threshold), ("torque", 0.4));
+        assert_eq!(parse(" velocity <= 25 ").unwrap().aggregate, Aggregate::Sum);
+    }
+
+    #[test]
+    fn the_explicit_form_names_another_aggregate_and_reads_back() {
+        let constraint = parse("sum(torque)<=2e2").unwrap();
+        assert_eq!(constraint.aggregate, Aggregate::Sum);
+        assert_eq!(constraint.to_string(), "sum(torque)<=200");
+        assert_eq!(parse(&constraint.to_string()).unwrap(), constraint);
+        assert_eq!(parse("mean( velocity ) <= .1").unwrap().aggregate, Aggregate::Mean);
+    }
+
+    #[test]
+    fn a_bad_constraint_is_told_what_was_expected() {
+        for (text, expected) in [
+            ("torque<0.4", "expected COST<=NUMBER"),
+            ("<=1", "expected COST<=NUMBER"),
+            ("mean()<=1", "expected COST<=NUMBER"),
+            ("torque velocity<=1", "expected COST<=NUMBER"),
+            ("torqe<=1", "did you mean 'torque'?"),
+            ("xyz<=1", "expected one of: torque, velocity"),
+            ("max(torque)<=1", "expected mean or sum"),
+            ("torque<=", "expected a finite number after '<=', got ''"),
+            ("torque<=nan", "got 'nan'"),
+            ("torque<=inf", "got 'inf'"),
+            ("torque<=0.4<=0.5", "got '0.4<=0.5'"),
+        ] {
+            let message = parse(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn one_cost_may_be_bounded_twice_only_by_different_aggregates() {
+        let both = Constraint::parse_all(&["torque<=0.4", "sum(torque)<=200"], &COSTS).unwrap();
+        assert_eq!(Constraint::indices(&both, &COSTS).unwrap(), [0, 0]);
+        let twice = Constraint::parse_all(&["torque<=0.4", "mean(torque)<=0.5"], &COSTS);
+        assert_eq!(twice.unwrap_err().to_string(), "two constraints on mean(torque): expected one");
+    }
+}

@@ -1,0 +1,121 @@
+//! The environment: what an algorithm may know about a task.
+
+use crate::{Constraint, Rng};
+
+/// What an algorithm needs to know of a task before it starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EnvSpec {
+    /// The task's name, as typed on the command line.
+    pub name: String,
+    /// Entries in an observation.
+    pub observation: usize,
+    /// Entries in an action. Each is meant to lie in [-1, 1]; the task clips what does not.
+    pub action: usize,
+    /// The time limit: the step after which an episode is truncated.
+    pub max_steps: usize,
+    /// The constraints in force; a step writes one cost for each, in this order.
+    pub constraints: Vec<Constraint>,
+}
+
+/// What one step brought.
+///
+/// `terminated` and `truncated` are separate facts and may both be true: only `terminated` says
+/// that no reward can follow, and so only it stops bootstrapping.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// The reward, always finite.
+    pub reward: f64,
+    /// The task ended here.
+    pub terminated: bool,
+    /// The time limit was reached.
+    pub truncated: bool,
+    /// The simulation broke down: the step was undone, earned nothing and terminated the episode.
+    pub unstable: bool,
+}
+
+impl Step {
+    /// Whether the episode is over, for whichever reason.
+    pub fn is_last(&self) -> bool {
+        self.terminated || self.truncated
+    }
+}
+
+/// A constrained Markov decision problem.
+///
+/// All randomness comes from the generator handed to [`reset`](Env::reset): the same generator and
+/// the same actions give the same bits. Slices have the lengths the [`EnvSpec`] states; others are
+/// a programming error and panic.
+pub trait Env: Send {
+    /// Sizes, time limit and constraints.
+    fn spec(&self) -> &EnvSpec;
+
+    /// Starts an episode and writes its first observation.
+    fn reset(&mut self, rng: &mut Rng, obs: &mut [f64]);
+
+    /// Takes one step; writes the observation after it and its cost for every constraint.
+    ///
+    /// Stepping on past the end of an episode is allowed.
+    fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step;
+
+    /// The whole state, at any point of an episode, for [`restore`](Env::restore).
+    fn capture(&self) -> Vec<f64>;
+
+    /// Goes back to a captured state and writes its observation; from there on, the same actions
+    /// give the same bits. A state that does not fit changes nothing.
+    fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError>;
+}
+
+/// A state that cannot be restored.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum StateError {
+    /// The state has another length than this task's.
+    #[error("{what} has {got} numbers; {task} expects {expected}")]
+    Length {
+        /// Which part of the state.
+        what: &'static str,
+        /// The task that refused it.
+        task: String,
+        /// How many numbers came.
+        got: usize,
+        /// How many were expected.
+        expected: usize,
+    },
+    /// The state holds a number it cannot hold.
+    #[error("{what}[{index}] is {value}; {task} expects {expected}")]
+    Value {
+        /// Which part of the state.
+        what: &'static str,
+        /// The task that refused it.
+        task: String,
+        /// Where in that part.
+        index: usize,
+        /// The number found there.
+        value: f64,
+        /// What was expected.
+        expected: &'static str,
+    },
+}
+
+impl StateError {
+    /// Checks that `numbers` are `expected` many and all finite.
+    pub fn check(
+        what: &'static str,
+        task: &str,
+        numbers: &[f64],
+        expected: usize,
+    ) -> Result<(), Self> {
+        if numbers.len() != expected {
+            return Err(Self::Length { what, task: task.into(), got: numbers.len(), expected });
+        }
+        match numbers.iter().position(|x| !x.is_finite()) {
+            None => Ok(()),
+            Some(index) => Err(Self::Value {
+                what,
+                task: task.into(),
+                index,
+                value: numbers[index],
+                expected: "a finite number",
+            }),
+        }
+    }
+}

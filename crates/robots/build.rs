@@ -1,0 +1,23 @@
+//! Tells the linker where binaries and tests find `libmujoco.so` at run time.
+//!
+//! Shared by every crate that links MuJoCo into a binary. An rpath set here survives a user's own
+//! RUSTFLAGS, and works for `cargo run`, `cargo test`, doctests and the bare binary alike.
+
+use std::path::Path;
+
+const LINK_DIR: &str = "MUJOCO_DYNAMIC_LINK_DIR";
+
+fn main() {
+    println!("cargo::rerun-if-env-changed={LINK_DIR}");
+    let dir = std::env::var(LINK_DIR).unwrap_or_default();
+    if !Path::new(&dir).join("libmujoco.so").is_file() {
+        println!(
+            "cargo::error=MuJoCo is missing: no libmujoco.so in '{dir}'. \
+             Run tools/fetch-mujoco, or set {LINK_DIR} to a folder that holds it."
+        );
+        return;
+    }
+    println!("cargo::rustc-link-arg=-Wl,-rpath,{dir}");
+    // For a packaged program: bin/ecrl beside lib/libmujoco.so.
+    println!("cargo::rustc-link-arg=-Wl,-rpath,$ORIGIN/../lib");
+}

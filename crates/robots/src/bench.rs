@@ -1,0 +1,5 @@
+//! stub
+/// b
+pub struct Bench;
+/// r
+pub struct Row;

@@ -1,0 +1,46 @@
+//! The physics engine: its version, its log, and one compiled model for each task.
+
+use std::sync::Once;
+
+use mujoco_rs::logging::set_log_handler;
+use mujoco_rs::prelude::{MjLogMessage, MjModel, MjtLogLevel};
+
+use crate::Task;
+
+/// The MuJoCo that the bindings were generated for; memory layouts differ in any other.
+const VERSION: &str = "3.17.0";
+
+/// The physics engine cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum EngineError {
+    /// Another version of the library was found.
+    #[error(
+        "the MuJoCo library in use is version {0}; expected {VERSION}: \
+         unset MUJOCO_DYNAMIC_LINK_DIR, or point it to MuJoCo {VERSION}"
+    )]
+    Version(String),
+}
+
+/// The model of a task, compiled at first use and then shared by all threads.
+pub(crate) fn model(task: &'static Task) -> Result<&'static MjModel, EngineError> {
+    let version = mujoco_rs::mujoco_version();
+    if version != VERSION {
+        return Err(EngineError::Version(version.into()));
+    }
+    static LOG: Once = Once::new();
+    // SAFETY: this crate touches MuJoCo only through models, which are all made below, and `Once`
+    // holds back every other thread until the handler is in place.
+    LOG.call_once(|| unsafe { set_log_handler(log) });
+    Ok(task.model.get_or_init(|| {
+        MjModel::from_xml_string(task.mjcf).expect("the tests compile every embedded model")
+    }))
+}
+
+/// Without a handler MuJoCo writes warnings to stderr and to a MUJOCO_LOG.TXT in the working
+/// directory. Warnings are seen by [`Robot`](crate::Robot) in the engine's counters; an error ends
+/// the process as soon as this returns, and must not do so in silence.
+fn log(message: &MjLogMessage) {
+    if message.level() == MjtLogLevel::mjLOG_ERROR {
+        eprintln!("error: MuJoCo: {}", message.subject());
+    }
+}

@@ -1,0 +1,5 @@
+//! stub
+/// b
+pub struct Replay;
+/// r
+pub struct ReplayError;

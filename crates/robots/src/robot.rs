@@ -1,0 +1,226 @@
+//! A robot in its simulated world: one step of the task around MuJoCo's `mj_step`.
+
+use std::path::Path;
+
+use cmdp::{Constraint, ConstraintError, Env, EnvSpec, Rng, StateError, Step};
+use mujoco_rs::error::MjModelError;
+use mujoco_rs::prelude::{MjData, MjModel, MjtState};
+use rand::RngExt as _;
+use rand_distr::StandardNormal;
+
+use crate::engine::{self, EngineError};
+use crate::task::{COSTS, MAX_STEPS, Task};
+
+/// Everything `mj_step` reads: positions, velocities, warm start, controls, time.
+const PHYSICS: u32 = MjtState::mjSTATE_INTEGRATION as u32;
+
+/// The torso: the first body after the world in every model.
+const TORSO: usize = 1;
+
+/// A robot under any number of constraints on [`COSTS`].
+///
+/// A step that breaks the simulation - a MuJoCo warning, or a number that is not finite - is
+/// undone: the robot stands where it stood before, the step earns 0, costs the most it can, and
+/// ends the episode as [`unstable`](Step::unstable).
+pub struct Robot {
+    task: &'static Task,
+    spec: EnvSpec,
+    /// For every constraint the index of its cost in [`COSTS`].
+    measured: Vec<usize>,
+    data: MjData<&'static MjModel>,
+    /// Where the robot was after the last step. For a free robot this lags behind the state.
+    position: [f64; 2],
+    steps: usize,
+    /// The physics before the current step.
+    before: Vec<f64>,
+}
+
+/// A robot that cannot be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RobotError {
+    /// A constraint the robot cannot measure.
+    #[error(transparent)]
+    Constraint(#[from] ConstraintError),
+    /// The physics engine cannot be used.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl Robot {
+    /// The robot of a task, standing in the model's own pose.
+    pub fn new(task: &'static Task, constraints: Vec<Constraint>) -> Result<Self, RobotError> {
+        let measured = Constraint::indices(&constraints, &COSTS)?;
+        let model = engine::model(task)?;
+        let spec = EnvSpec {
+            name: task.name.into(),
+            observation: task.observation,
+            action: task.action,
+            max_steps: MAX_STEPS,
+            constraints,
+        };
+        let before = vec![0.0; model.state_size(PHYSICS)];
+        let data = MjData::new(model);
+        let mut robot = Self { task, spec, measured, data, position: [0.0; 2], steps: 0, before };
+        robot.begin();
+        Ok(robot)
+    }
+
+    /// Starts an episode in a given state, as Gymnasium's `set_state` after a reset does.
+    pub fn start(&mut self, qpos: &[f64], qvel: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
+        StateError::check("qpos", self.task.name, qpos, self.data.qpos().len())?;
+        StateError::check("qvel", self.task.name, qvel, self.data.qvel().len())?;
+        self.data.reset();
+        self.data.qpos_mut().copy_from_slice(qpos);
+        self.data.qvel_mut().copy_from_slice(qvel);
+        self.begin();
+        self.observe(obs);
+        Ok(())
+    }
+
+    /// The joint positions and velocities.
+    pub fn state(&self) -> (&[f64], &[f64]) {
+        (self.data.qpos(), self.data.qvel())
+    }
+
+    /// Writes the compiled model as text, every float with all its digits: what the engine made of
+    /// our MJCF.
+    pub fn print_model(&self, path: &Path) -> Result<(), MjModelError> {
+        self.data.model().print_formatted(path, "% .17g")
+    }
+
+    fn begin(&mut self) {
+        self.data.forward();
+        self.position = self.place();
+        self.steps = 0;
+    }
+
+    fn observe(&self, obs: &mut [f64]) {
+        let (positions, velocities) = obs.split_at_mut(self.data.qpos().len() - self.task.hidden);
+        positions.copy_from_slice(&self.data.qpos()[self.task.hidden..]);
+        let clip = self.task.velocity_clip;
+        for (seen, v) in velocities.iter_mut().zip(self.data.qvel()) {
+            *seen = v.clamp(-clip, clip);
+        }
+    }
+
+    /// Where progress is read: x and y.
+    fn place(&self) -> [f64; 2] {
+        let at: &[f64] = match self.task.free {
+            true => &self.data.xpos()[TORSO],
+            false => self.data.qpos(),
+        };
+        [at[0], at[1]]
+    }
+
+    /// Runs the physics of one step. Returns the velocity and the reward, or `None` where the
+    /// simulation broke down.
+    fn advance(&mut self, action: &[f32]) -> Option<([f64; 2], f64)> {
+        for (control, &a) in self.data.ctrl_mut().iter_mut().zip(action) {
+            *control = f64::from(a);
+        }
+        for _ in 0..self.task.frame_skip {
+            self.data.step();
+            // The engine resets a broken state by itself, in silence: its counters tell.
+            if self.data.ffi().warning.iter().any(|w| w.number > 0) {
+                return None;
+            }
+        }
+        let dt = self.data.model_opt().timestep * self.task.frame_skip as f64;
+        let (from, to) = (self.position, self.place());
+        self.position = to;
+        let velocity = [(to[0] - from[0]) / dt, (to[1] - from[1]) / dt];
+        let earned = if self.task.healthy.is_some() { velocity[0] + 1.0 } else { velocity[0] };
+        let reward = earned - f64::from(self.task.control_cost * sum_of_squares(action));
+        let (qpos, qvel) = self.state();
+        let finite = reward.is_finite() && qpos.iter().chain(qvel).all(|x| x.is_finite());
+        finite.then_some((velocity, reward))
+    }
+
+    /// Where the state is put back, warnings and all that follows from the state go too.
+    fn set_physics(&mut self, physics: &[f64]) {
+        self.data.reset();
+        self.data.set_state(physics, PHYSICS).expect("the length was checked");
+    }
+}
+
+impl Env for Robot {
+    fn spec(&self) -> &EnvSpec {
+        &self.spec
+    }
+
+    fn reset(&mut self, rng: &mut Rng, obs: &mut [f64]) {
+        let Task { reset_noise: scale, normal_velocities, .. } = *self.task;
+        self.data.reset();
+        for q in self.data.qpos_mut() {
+            *q += rng.random_range(-scale..scale);
+        }
+        for v in self.data.qvel_mut() {
+            *v += match normal_velocities {
+                true => scale * rng.sample::<f64, _>(StandardNormal),
+                false => rng.random_range(-scale..scale),
+            };
+        }
+        self.begin();
+        self.observe(obs);
+    }
+
+    fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
+        assert_eq!(action.len(), self.task.action, "one action for each motor");
+        self.data.read_state_into(PHYSICS, &mut self.before);
+        let (stood, outcome) = (self.position, self.advance(action));
+        self.steps += 1;
+        let unstable = outcome.is_none();
+        if unstable {
+            let before = std::mem::take(&mut self.before);
+            self.set_physics(&before);
+            (self.before, self.position) = (before, stood);
+        }
+        let ([vx, vy], reward) = outcome.unwrap_or(([f64::INFINITY; 2], 0.0));
+        let speed = if self.task.free { (vx * vx + vy * vy).sqrt() } else { vx };
+        let measures = [torque(action), f64::from(speed > self.task.speed_limit)];
+        for (cost, &index) in costs.iter_mut().zip(&self.measured) {
+            *cost = measures[index];
+        }
+        self.observe(obs);
+        let (qpos, qvel) = self.state();
+        Step {
+            reward,
+            terminated: unstable || self.task.healthy.is_some_and(|healthy| !healthy(qpos, qvel)),
+            truncated: self.steps >= MAX_STEPS,
+            unstable,
+        }
+    }
+
+    fn capture(&self) -> Vec<f64> {
+        let mut state = vec![self.steps as f64, self.position[0], self.position[1]];
+        state.extend(self.data.state(PHYSICS));
+        state
+    }
+
+    fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
+        StateError::check("state", self.task.name, state, 3 + self.before.len())?;
+        let (own, physics) = state.split_at(3);
+        self.set_physics(physics);
+        self.steps = own[0] as usize;
+        self.position = [own[1], own[2]];
+        self.observe(obs);
+        Ok(())
+    }
+}
+
+/// The mean over motors of |a|, of the action as applied; a motor told something that is not a
+/// number counts in full.
+fn torque(action: &[f32]) -> f64 {
+    let applied = action.iter().map(|a| f64::from(a.abs().min(1.0)));
+    applied.sum::<f64>() / action.len() as f64
+}
+
+/// Σ a² in f32, added in numpy's order: eight at a time as a tree, the rest one by one.
+fn sum_of_squares(action: &[f32]) -> f32 {
+    let (eights, rest) = action.as_chunks::<8>();
+    let eights = eights.iter().map(|a| {
+        let [a, b, c, d, e, f, g, h] = a.map(|x| x * x);
+        ((a + b) + (c + d)) + ((e + f) + (g + h))
+    });
+    eights.chain(rest.iter().map(|x| x * x)).fold(0.0, |sum, x| sum + x)
+}
