@@ -24,6 +24,9 @@ pub const COSTS: [Cost; 2] = [
     },
 ];
 
+/// From joint positions and velocities, whether the robot is still up.
+pub(crate) type Healthy = fn(&[f64], &[f64]) -> bool;
+
 /// One robot and what it is asked to do.
 #[derive(Debug)]
 pub struct Task {
@@ -42,9 +45,9 @@ pub struct Task {
     pub(crate) frame_skip: usize,
     /// Weight of Σ a² in the reward; f32, because Gymnasium computes this term in f32.
     pub(crate) control_cost: f32,
-    /// From (qpos, qvel) whether the robot is still up. Such a task pays 1 for every step and
-    /// terminates when this fails; without it, a task never terminates.
-    pub(crate) healthy: Option<fn(&[f64], &[f64]) -> bool>,
+    /// Whether the robot is still up. Such a task pays 1 for every step and terminates when this
+    /// fails; without it, a task never terminates.
+    pub(crate) healthy: Option<Healthy>,
     /// Scale of the noise on the initial state.
     pub(crate) reset_noise: f64,
     /// Whether the noise on initial velocities is normal rather than uniform.
