@@ -226,6 +226,41 @@ mod tests {
     }
 
     #[test]
+    fn health_has_gymnasiums_bounds() {
+        let healthy = |name: &str, z: f64, angle: f64, speed: f64| {
+            let task = Task::find(name).unwrap();
+            let (mut qpos, mut qvel) = ([0.0; 15], [0.0; 14]);
+            qpos[2] = angle;
+            qpos[if task.free { 2 } else { 1 }] = z;
+            qvel[3] = speed;
+            task.healthy.unwrap()(&qpos, &qvel)
+        };
+        for (name, z, angle, speed, expected) in [
+            ("ant", 0.2, 0.0, 0.0, true), // both ends belong to the range
+            ("ant", 1.0, 0.0, 1e9, true),
+            ("ant", 0.199, 0.0, 0.0, false),
+            ("ant", 1.001, 0.0, 0.0, false),
+            ("ant", 0.5, 0.0, f64::NAN, false),
+            ("walker2d", 0.8, 0.0, 0.0, false), // neither end does
+            ("walker2d", 0.801, 0.999, 1e9, true),
+            ("walker2d", 1.999, -0.999, 0.0, true),
+            ("walker2d", 2.0, 0.0, 0.0, false),
+            ("walker2d", 1.25, 1.0, 0.0, false),
+            ("walker2d", 1.25, -1.0, 0.0, false),
+            ("hopper", 0.7, 0.0, 0.0, false),
+            ("hopper", 0.701, 0.199, 99.9, true),
+            ("hopper", 50.0, -0.199, -99.9, true),
+            ("hopper", f64::INFINITY, 0.0, 0.0, false),
+            ("hopper", 1.25, 0.2, 0.0, false),
+            ("hopper", 1.25, -0.2, 0.0, false),
+            ("hopper", 1.25, 0.0, 100.0, false),
+            ("hopper", 1.25, 0.0, -100.0, false),
+        ] {
+            assert_eq!(healthy(name, z, angle, speed), expected, "{name} {z} {angle} {speed}");
+        }
+    }
+
+    #[test]
     fn sizes_agree_with_the_models() {
         for task in &TASKS {
             let model = crate::engine::model(task).unwrap().ffi();
