@@ -1,0 +1,103 @@
+//! Adam (Kingma & Ba, 2015), and Polyak averaging of a target network in the same pass.
+//!
+//! ```text
+//! m ← β₁m + (1-β₁)g     v ← β₂v + (1-β₂)g²
+//! p ← p - lr · (m/(1-β₁ᵗ)) / (√(v/(1-β₂ᵗ)) + ε)     target ← target + τ(p - target)
+//! ```
+
+use crate::simd;
+
+const BETA1: f32 = 0.9;
+const BETA2: f32 = 0.999;
+const EPSILON: f32 = 1e-8;
+
+/// The optimiser's state for one network.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Adam {
+    learning_rate: f64,
+    steps: u64,
+    m: Vec<f32>,
+    v: Vec<f32>,
+}
+
+impl Adam {
+    /// An optimiser for `params` parameters, before its first step.
+    pub fn new(params: usize, learning_rate: f64) -> Self {
+        Self { learning_rate, steps: 0, m: vec![0.0; params], v: vec![0.0; params] }
+    }
+
+    /// One step down the gradient.
+    pub fn step(&mut self, params: &mut [f32], gradient: &[f32]) {
+        self.each(params, gradient, &mut [], |_, _| {});
+    }
+
+    /// One step down the gradient, and a target network that follows with rate `tau`.
+    pub fn step_with_target(
+        &mut self,
+        params: &mut [f32],
+        gradient: &[f32],
+        target: &mut [f32],
+        tau: f32,
+    ) {
+        assert_eq!(target.len(), params.len(), "target");
+        self.each(params, gradient, target, |p, target| *target += tau * (p - *target));
+    }
+
+    #[inline(always)]
+    fn each(
+        &mut self,
+        params: &mut [f32],
+        gradient: &[f32],
+        target: &mut [f32],
+        follow: impl Fn(f32, &mut f32),
+    ) {
+        let len = self.m.len();
+        assert!(params.len() == len && gradient.len() == len, "parameters and gradient");
+        self.steps += 1;
+        let t = self.steps.min(i32::MAX as u64) as i32;
+        let rate = (self.learning_rate / (1.0 - f64::from(BETA1).powi(t))) as f32;
+        let root = (1.0 - f64::from(BETA2).powi(t)).sqrt() as f32;
+        let (m, v) = (&mut self.m[..], &mut self.v[..]);
+        simd(|| {
+            let (params, gradient) = (&mut params[..len], &gradient[..len]);
+            let (m, v) = (&mut m[..len], &mut v[..len]);
+            for i in 0..len {
+                let g = gradient[i];
+                m[i] = BETA1 * m[i] + (1.0 - BETA1) * g;
+                v[i] = BETA2 * v[i] + (1.0 - BETA2) * (g * g);
+                params[i] -= rate * m[i] / (v[i].sqrt() / root + EPSILON);
+            }
+            for (p, target) in params.iter().zip(target) {
+                follow(*p, target);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_steps_worked_by_hand() {
+        let mut adam = Adam::new(1, 0.1);
+        let mut p = [1.0];
+        // First step: m/(1-β₁) = g and v/(1-β₂) = g², so p moves by the learning rate.
+        adam.step(&mut p, &[0.5]);
+        assert!((p[0] - 0.9).abs() < 1e-6);
+        // Second: m = 0.9·0.05 - 0.1 = -0.055, /0.19; v = 0.999·2.5e-4 + 1e-3 = 1.24975e-3,
+        // /0.001999.
+        adam.step(&mut p, &[-1.0]);
+        let expected = 0.9 - 0.1 * (-0.055 / 0.19) / (1.24975e-3f64 / 0.001999).sqrt();
+        assert!((f64::from(p[0]) - expected).abs() < 1e-6, "{} {expected}", p[0]);
+    }
+
+    #[test]
+    fn the_target_follows_the_new_parameters() {
+        let mut adam = Adam::new(2, 0.1);
+        let (mut p, mut target) = ([1.0, -1.0], [0.0, 0.0]);
+        adam.step_with_target(&mut p, &[0.5, 0.0], &mut target, 0.25);
+        assert!((p[0] - 0.9).abs() < 1e-6 && p[1] == -1.0);
+        assert!((target[0] - 0.225).abs() < 1e-6 && target[1] == -0.25);
+    }
+}

@@ -1,0 +1,28 @@
+//! Small neural networks, as fast as a CPU multiplies.
+//!
+//! - [`matrix`]: the one place that multiplies matrices.
+//! - [`Mlp`]: fully connected layers; forward and backward for a batch, a lean path for one row.
+//! - [`Adam`]: the optimiser, with Polyak averaging of a target network.
+//! - [`gaussian`]: the tanh-squashed Gaussian policy head.
+//! - [`store`]: named tensors on disk, as safetensors.
+//!
+//! Nothing here allocates once its buffers exist, and nothing depends on the number of threads:
+//! whoever wants two threads runs two independent pieces.
+
+mod adam;
+pub mod gaussian;
+pub mod matrix;
+mod mlp;
+pub mod store;
+
+pub use adam::Adam;
+pub use mlp::{Activation, Mlp, Tape};
+
+/// Runs a loop compiled for the best instructions this CPU has, without special compiler flags.
+///
+/// The loop is autovectorised; products and sums stay separate, so that the result is the same
+/// whichever instructions are found.
+#[inline(always)]
+pub fn simd<R>(work: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(work)
+}
