@@ -50,6 +50,8 @@ enum Command {
 enum BenchCommand {
     /// Environment steps a second for each task, with random actions
     Tasks(BenchTasks),
+    /// Milliseconds of one gradient update, and the share of the machine's peak it reaches
+    Update(BenchUpdate),
 }
 
 #[derive(Args)]
@@ -62,6 +64,19 @@ struct BenchTasks {
     milliseconds: u32,
     /// Rounds, of which the median is printed
     #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct BenchUpdate {
+    /// Threads [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Rounds, of which the median is printed
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Print JSON
     #[arg(long)]
@@ -129,6 +144,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Tasks { json } => tasks(json, &mut output)?,
         Command::Replay { task, file } => replay(&task, file, &mut output)?,
         Command::Bench { what: BenchCommand::Tasks(args) } => bench_tasks(args, &mut output)?,
+        Command::Bench { what: BenchCommand::Update(args) } => bench_update(args, &mut output)?,
     }
     Ok(output.flush()?)
 }
@@ -190,9 +206,14 @@ fn replay(task: &str, file: PathBuf, output: &mut impl Write) -> Result<(), Fail
     })
 }
 
-fn bench_tasks(args: BenchTasks, output: &mut impl Write) -> Result<(), Failure> {
+/// The number of threads asked for, or all there are.
+fn threads(asked: Option<u16>) -> usize {
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.threads.map_or_else(all, usize::from);
+    asked.map_or_else(all, usize::from)
+}
+
+fn bench_tasks(args: BenchTasks, output: &mut impl Write) -> Result<(), Failure> {
+    let threads = threads(args.threads);
     let bench = Bench {
         threads,
         duration: Duration::from_millis(args.milliseconds.into()),
@@ -239,5 +260,21 @@ fn bench_tasks(args: BenchTasks, output: &mut impl Write) -> Result<(), Failure>
         let report = json!({"threads": threads, "rounds": bench.rounds, "tasks": rows});
         writeln!(output, "{report:#}")?;
     }
+    Ok(())
+}
+
+fn bench_update(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failure> {
+    let report = ecrl::bench::update(threads(args.threads), args.rounds as usize)
+        .map_err(|error| Failure::run(format!("cannot start threads: {error}")))?;
+    if args.json {
+        writeln!(output, "{:#}", json!(report))?;
+        return Ok(());
+    }
+    writeln!(output, "threads          {:>8}", report.threads)?;
+    writeln!(output, "one update       {:>8.2} ms", report.ms_per_update)?;
+    writeln!(output, "achieved         {:>8.1} GFLOPS", report.gflops)?;
+    writeln!(output, "GEMM peak        {:>8.1} GFLOPS", report.gemm_peak_gflops)?;
+    writeln!(output, "achieved of peak {:>8.1} %", 100.0 * report.ratio)?;
+    writeln!(output, "one action       {:>8.2} us", report.action_us)?;
     Ok(())
 }

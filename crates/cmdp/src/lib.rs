@@ -28,6 +28,7 @@
 mod constraint;
 mod env;
 mod episode;
+mod median;
 mod nearest;
 mod point_mass;
 mod random;
@@ -35,6 +36,7 @@ mod random;
 pub use constraint::{Aggregate, Constraint, ConstraintError, Cost};
 pub use env::{Env, EnvSpec, StateError, Step};
 pub use episode::Episode;
+pub use median::median;
 pub use nearest::nearest;
 pub use point_mass::PointMass;
 pub use random::{Rng, rng};

@@ -70,6 +70,16 @@ impl Tape {
         &self.outputs[layer][..self.rows * self.sizes[layer]]
     }
 
+    /// Forgets all rows but these, which must be in rising order.
+    pub fn keep_rows(&mut self, keep: &[usize]) {
+        for (output, &size) in self.outputs.iter_mut().zip(&self.sizes) {
+            for (to, &from) in keep.iter().enumerate() {
+                output.copy_within(from * size..(from + 1) * size, to * size);
+            }
+        }
+        self.rows = keep.len();
+    }
+
     /// The network's output, and where the loss writes its gradient.
     pub fn output_and_gradient(&mut self) -> (&[f32], &mut [f32]) {
         let last = self.sizes.len() - 1;

@@ -64,7 +64,7 @@ impl Bench {
             })
             .collect();
         let [one_thread, bare, of_bare, all_threads, speedup] =
-            std::array::from_fn(|i| median(rounds.iter().map(|round| round[i])));
+            std::array::from_fn(|i| cmdp::median(rounds.iter().map(|round| round[i])));
         Ok(Row { one_thread, bare, of_bare, all_threads, speedup })
     }
 
@@ -165,16 +165,6 @@ fn seconds(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-fn median(numbers: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = numbers.collect();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,11 +191,5 @@ mod tests {
         for figure in [row.one_thread, row.bare, row.of_bare, row.all_threads, row.speedup] {
             assert!(figure.is_finite() && figure > 0.0, "{row:?}");
         }
-    }
-
-    #[test]
-    fn medians() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
-        assert_eq!(median([4.0, 1.0].into_iter()), 2.5);
     }
 }

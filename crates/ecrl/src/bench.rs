@@ -1,0 +1,148 @@
+//! How fast the learner learns, beside how fast this machine multiplies.
+//!
+//! The standard workload: 17 observations, 6 actions, batch 512, all networks 256-256, twin
+//! critics, drawing from the replay buffer and the noise included. One such update takes 1.15 GFLOP
+//! of matrix products; what share of the machine's own peak that makes is the figure to watch.
+
+use std::time::Instant;
+
+use nets::matrix::{Matrix, multiply};
+use nets::gaussian;
+use rand::RngExt as _;
+use rand_distr::StandardNormal;
+use serde::Serialize;
+
+use crate::replay::{Replay, Transition};
+use crate::sac::{Sac, SacConfig};
+
+const OBS: usize = 17;
+const ACTIONS: usize = 6;
+/// Transitions in the replay buffer: far more than any cache holds.
+const STORED: usize = 200_000;
+
+/// What was measured; figures are medians over rounds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UpdateReport {
+    /// Threads in use.
+    pub threads: usize,
+    /// The arithmetic of the networks.
+    pub precision: &'static str,
+    /// Milliseconds of one update.
+    pub ms_per_update: f64,
+    /// Matrix arithmetic achieved in updates, in GFLOPS.
+    pub gflops: f64,
+    /// The same library multiplying 512×256×256 on as many threads, in GFLOPS.
+    pub gemm_peak_gflops: f64,
+    /// Achieved over peak.
+    pub ratio: f64,
+    /// Microseconds to draw one action for one observation.
+    pub action_us: f64,
+}
+
+/// Measures updates on `threads` threads.
+pub fn update(threads: usize, rounds: usize) -> Result<UpdateReport, rayon::ThreadPoolBuildError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let mut rng = cmdp::rng([0; 4]);
+    let config = SacConfig::default();
+    let mut sac = Sac::new(config.clone(), OBS, ACTIONS, &mut rng);
+    let replay = filled_replay(&mut rng);
+    let flops = flops_per_update(&config, OBS, ACTIONS);
+    let mut rngs = [cmdp::rng([1, 0, 0, 0]), cmdp::rng([1, 0, 0, 1])];
+    let mut updates = |count: usize| {
+        let start = Instant::now();
+        pool.install(|| (0..count).for_each(|_| _ = sac.update(&replay, &mut rngs)));
+        start.elapsed().as_secs_f64() / count as f64
+    };
+    updates(10); // buffers and caches
+    let rounds: Vec<[f64; 3]> = (0..rounds)
+        .map(|_| {
+            let (before, seconds) = (gemm_peak(&pool, threads), updates(10));
+            let peak = (before + gemm_peak(&pool, threads)) / 2.0;
+            [seconds, peak, flops / seconds / peak]
+        })
+        .collect();
+    let [seconds, peak, ratio] =
+        std::array::from_fn(|i| cmdp::median(rounds.iter().map(|round| round[i])));
+    Ok(UpdateReport {
+        threads,
+        precision: "f32",
+        ms_per_update: 1e3 * seconds,
+        gflops: flops / seconds / 1e9,
+        gemm_peak_gflops: peak / 1e9,
+        ratio,
+        action_us: action_us(&sac, &mut rng),
+    })
+}
+
+/// Floating-point operations of the matrix products of one update, as the formulas state them.
+fn flops_per_update(config: &SacConfig, obs: usize, actions: usize) -> f64 {
+    let hidden: usize = config.hidden.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    let (first, last) = (config.hidden[0], config.hidden[config.hidden.len() - 1]);
+    let inputs = obs + actions;
+    let critic = inputs * first + hidden + last;
+    let actor = obs * first + hidden + last * 2 * actions;
+    // Back to weights costs a forward pass; back to the layers below, all but the first layer.
+    let improve_critic = 2 * critic + (hidden + last);
+    let improve_actor = 2 * actor + (hidden + last * 2 * actions);
+    let through_critic = critic + (hidden + last) + actions * first;
+    let products = actor + 2 * critic + 2 * improve_critic + 2 * through_critic + improve_actor;
+    (2 * config.batch * products) as f64
+}
+
+fn filled_replay(rng: &mut cmdp::Rng) -> Replay {
+    let mut replay = Replay::new(STORED, OBS, ACTIONS, 1);
+    let mut row = [0.0f32; 2 * OBS + ACTIONS];
+    for i in 0..STORED {
+        row.fill_with(|| rng.random_range(-1.0..1.0));
+        let (obs, rest) = row.split_at(OBS);
+        let (action, next_obs) = rest.split_at(ACTIONS);
+        let (costs, multipliers) = (&[0.4], &[0.001]);
+        let (reward, terminated) = (1.0, i % 100 == 0);
+        replay.push(Transition { obs, action, reward, costs, multipliers, next_obs, terminated });
+    }
+    replay
+}
+
+/// Operations a second of plain products, one on each thread.
+fn gemm_peak(pool: &rayon::ThreadPool, threads: usize) -> f64 {
+    const REPEATS: usize = 20;
+    let (m, n, k) = (512, 256, 256);
+    let seconds = pool.broadcast(|_| {
+        let (a, b, mut out) = (vec![0.5; m * k], vec![0.25; n * k], vec![0.0; m * n]);
+        let mut product = || {
+            multiply(&mut out, Matrix::new(&a, m, k), Matrix::new(&b, n, k).transposed(), false);
+        };
+        product();
+        let start = Instant::now();
+        (0..REPEATS).for_each(|_| product());
+        start.elapsed().as_secs_f64()
+    });
+    let mean = seconds.iter().sum::<f64>() / threads as f64;
+    (threads * REPEATS * 2 * m * n * k) as f64 / mean
+}
+
+fn action_us(sac: &Sac, rng: &mut cmdp::Rng) -> f64 {
+    const REPEATS: usize = 1000;
+    let (obs, mut action, mut scratch) = ([0.1f32; OBS], [0.0; ACTIONS], Vec::new());
+    cmdp::median((0..15).map(|_| {
+        let start = Instant::now();
+        for _ in 0..REPEATS {
+            let noise: [f32; ACTIONS] = std::array::from_fn(|_| rng.sample(StandardNormal));
+            let head = sac.actor().forward_one(std::hint::black_box(&obs), &mut scratch);
+            gaussian::act(head, Some(&noise), &mut action);
+            std::hint::black_box(&action);
+        }
+        1e6 * start.elapsed().as_secs_f64() / REPEATS as f64
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_update_takes_1_15_gflop() {
+        let flops = flops_per_update(&SacConfig::default(), OBS, ACTIONS);
+        assert!((flops / 1e9 - 1.15).abs() < 0.005, "{flops}");
+    }
+}

@@ -1,0 +1,5 @@
+//! Evolutionary constrained reinforcement learning.
+
+pub mod bench;
+pub mod replay;
+pub mod sac;
