@@ -179,29 +179,25 @@ impl Sac {
     pub fn update(&mut self, replay: &Replay, rngs: &mut [Rng; 2]) -> Losses {
         let [first, second] = rngs;
         let gamma = self.config.gamma as f32;
-        let [a, b] = &mut self.chunks;
-        rayon::join(|| a.draw(replay, gamma, first), || b.draw(replay, gamma, second));
+        let Self { chunks: [a, b], actor, .. } = self;
+        rayon::join(
+            || a.draw(replay, gamma, first, actor),
+            || b.draw(replay, gamma, second, actor),
+        );
         self.learn()
     }
 
     /// The update proper, on what the chunks hold.
     fn learn(&mut self) -> Losses {
-        let Self { config, actor, critics, chunks, .. } = self;
+        let Self { config, actor, critics: [first, second], chunks, .. } = self;
         let alpha = config.alpha as f32;
-        let [a, b] = chunks;
-        rayon::join(|| a.draw_actions(actor), || b.draw_actions(actor));
-
-        let [first, second] = critics;
         rayon::join(|| first.evaluate(chunks), || second.evaluate(chunks));
         for (i, chunk) in chunks.iter_mut().enumerate() {
             let next = [&first.passes[i], &second.passes[i]].map(|pass| pass.target_tape.output());
             chunk.set_target(next, alpha);
         }
         let (tau, batch) = (config.tau as f32, config.batch as f32);
-        rayon::join(
-            || first.improve(chunks, tau, batch),
-            || second.improve(chunks, tau, batch),
-        );
+        rayon::join(|| first.improve(chunks, tau, batch), || second.improve(chunks, tau, batch));
         let actor_loss = compare(first, second, chunks, config.alpha) / config.batch as f64;
         rayon::join(|| first.back_to_actions(batch), || second.back_to_actions(batch));
         let critics = [&*first, &*second];
@@ -212,10 +208,15 @@ impl Sac {
             || b.back_to_actor(actor, critics.map(|critic| &critic.passes[1]), d_log_prob),
         );
         let gradient = &mut self.actor_gradient;
-        nets::simd(|| {
-            let parts = a.actor_gradient.iter().zip(&b.actor_gradient);
-            gradient.iter_mut().zip(parts).for_each(|(sum, (a, b))| *sum = a + b);
-        });
+        nets::simd(
+            #[inline(always)]
+            || {
+                let parts = a.actor_gradient.iter().zip(&b.actor_gradient);
+                for (sum, (a, b)) in gradient.iter_mut().zip(parts) {
+                    *sum = a + b;
+                }
+            },
+        );
         self.actor_adam.step(self.actor.params_mut(), gradient);
 
         let log_probs = self.chunks.iter().flat_map(|chunk| &chunk.log_prob);
@@ -238,7 +239,9 @@ impl Sac {
             ("target2", &second.target),
         ];
         let mut tensors = nets.into_iter().flat_map(|(prefix, net)| {
-            mlp_tensors(prefix, net).into_iter().map(move |(name, _, range)| (name, &net.params()[range]))
+            mlp_tensors(prefix, net)
+                .into_iter()
+                .map(move |(name, _, range)| (name, &net.params()[range]))
         });
         tensors.find(|(_, numbers)| numbers.iter().any(|x| !x.is_finite())).map(|(name, _)| name)
     }
@@ -268,13 +271,14 @@ impl Chunk {
         }
     }
 
-    fn draw(&mut self, replay: &Replay, gamma: f32, rng: &mut Rng) {
+    fn draw(&mut self, replay: &Replay, gamma: f32, rng: &mut Rng, actor: &Mlp) {
         for row in 0..self.rows {
             self.set(row, replay.sample(rng), gamma);
         }
         for noise in [&mut self.noise, &mut self.next_noise] {
             noise.fill_with(|| rng.sample(StandardNormal));
         }
+        self.draw_actions(actor);
     }
 
     fn set(&mut self, row: usize, transition: Transition, gamma: f32) {
@@ -321,8 +325,7 @@ impl Chunk {
         let (head, d_head) = self.tape.output_and_gradient();
         let drawn = &self.drawn[obs..];
         gaussian::backward(head, &self.noise, drawn, width, &self.d_action, d_log_prob, d_head);
-        self.actor_gradient.fill(0.0);
-        actor.backward(&self.obs, &mut self.tape, &mut self.actor_gradient);
+        actor.backward(&self.obs, &mut self.tape, &mut self.actor_gradient, false);
     }
 }
 
@@ -337,16 +340,15 @@ impl Critic {
 
     /// One step towards the targets y; then Q(s, ã) for the actor.
     fn improve(&mut self, chunks: &[Chunk; 2], tau: f32, batch: f32) {
-        self.gradient.fill(0.0);
         let mut loss = 0.0;
-        for (pass, chunk) in self.passes.iter_mut().zip(chunks) {
+        for (i, (pass, chunk)) in self.passes.iter_mut().zip(chunks).enumerate() {
             let (q, d_q) = pass.tape.output_and_gradient();
             for ((q, d_q), y) in q.iter().zip(d_q).zip(&chunk.target) {
                 let error = q - y;
                 loss += f64::from(error) * f64::from(error);
                 *d_q = 2.0 * error / batch;
             }
-            self.net.backward(&chunk.taken, &mut pass.tape, &mut self.gradient);
+            self.net.backward(&chunk.taken, &mut pass.tape, &mut self.gradient, i > 0);
         }
         self.loss = loss / f64::from(batch);
         let (params, target) = (self.net.params_mut(), self.target.params_mut());

@@ -28,7 +28,7 @@ impl Adam {
 
     /// One step down the gradient.
     pub fn step(&mut self, params: &mut [f32], gradient: &[f32]) {
-        self.each(params, gradient, &mut [], |_, _| {});
+        self.each(params, gradient, None);
     }
 
     /// One step down the gradient, and a target network that follows with rate `tau`.
@@ -40,17 +40,10 @@ impl Adam {
         tau: f32,
     ) {
         assert_eq!(target.len(), params.len(), "target");
-        self.each(params, gradient, target, |p, target| *target += tau * (p - *target));
+        self.each(params, gradient, Some((target, tau)));
     }
 
-    #[inline(always)]
-    fn each(
-        &mut self,
-        params: &mut [f32],
-        gradient: &[f32],
-        target: &mut [f32],
-        follow: impl Fn(f32, &mut f32),
-    ) {
+    fn each(&mut self, params: &mut [f32], gradient: &[f32], target: Option<(&mut [f32], f32)>) {
         let len = self.m.len();
         assert!(params.len() == len && gradient.len() == len, "parameters and gradient");
         self.steps += 1;
@@ -58,19 +51,24 @@ impl Adam {
         let rate = (self.learning_rate / (1.0 - f64::from(BETA1).powi(t))) as f32;
         let root = (1.0 - f64::from(BETA2).powi(t)).sqrt() as f32;
         let (m, v) = (&mut self.m[..], &mut self.v[..]);
-        simd(|| {
-            let (params, gradient) = (&mut params[..len], &gradient[..len]);
-            let (m, v) = (&mut m[..len], &mut v[..len]);
-            for i in 0..len {
-                let g = gradient[i];
-                m[i] = BETA1 * m[i] + (1.0 - BETA1) * g;
-                v[i] = BETA2 * v[i] + (1.0 - BETA2) * (g * g);
-                params[i] -= rate * m[i] / (v[i].sqrt() / root + EPSILON);
-            }
-            for (p, target) in params.iter().zip(target) {
-                follow(*p, target);
-            }
-        });
+        simd(
+            #[inline(always)]
+            || {
+                let (params, gradient) = (&mut params[..len], &gradient[..len]);
+                let (m, v) = (&mut m[..len], &mut v[..len]);
+                for i in 0..len {
+                    let g = gradient[i];
+                    m[i] = BETA1 * m[i] + (1.0 - BETA1) * g;
+                    v[i] = BETA2 * v[i] + (1.0 - BETA2) * (g * g);
+                    params[i] -= rate * m[i] / (v[i].sqrt() / root + EPSILON);
+                }
+                if let Some((target, tau)) = target {
+                    for (target, p) in target.iter_mut().zip(params) {
+                        *target += tau * (*p - *target);
+                    }
+                }
+            },
+        );
     }
 }
 

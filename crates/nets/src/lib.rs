@@ -20,7 +20,8 @@ pub use mlp::{Activation, Mlp, Tape};
 
 /// Runs a loop compiled for the best instructions this CPU has, without special compiler flags.
 ///
-/// The loop is autovectorised; products and sums stay separate, so that the result is the same
+/// The closure must be marked `#[inline(always)]` and hold plain loops: what is not inlined is
+/// compiled for the oldest CPU. The loop is autovectorised; products and sums stay separate, so that the result is the same
 /// whichever instructions are found.
 #[inline(always)]
 pub fn simd<R>(work: impl FnOnce() -> R) -> R {

@@ -1,7 +1,5 @@
 //! Matrix products: the one place that multiplies, so that another kernel can take its place.
 
-use crate::simd;
-
 /// A read-only matrix in a flat slice.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<'a> {
@@ -79,33 +77,46 @@ pub fn multiply(out: &mut [f32], a: Matrix, b: Matrix, add: bool) {
 }
 
 /// `out = weight·x + bias` for one vector, `weight` stored row after row.
-///
-/// Each dot product is summed in 32 lanes, whatever the width of the CPU's registers.
 pub fn multiply_one(out: &mut [f32], weight: &[f32], bias: &[f32], x: &[f32]) {
     assert_eq!(weight.len(), out.len() * x.len(), "weights");
     assert_eq!(bias.len(), out.len(), "biases");
-    const LANES: usize = 32;
-    simd(|| {
-        for ((out, row), bias) in out.iter_mut().zip(weight.chunks_exact(x.len())).zip(bias) {
-            let mut sums = [0.0f32; LANES];
-            let (row, row_rest) = row.as_chunks::<LANES>();
-            let (x, x_rest) = x.as_chunks::<LANES>();
-            for (w, x) in row.iter().zip(x) {
-                for lane in 0..LANES {
-                    sums[lane] += w[lane] * x[lane];
+    pulp::Arch::new().dispatch(MultiplyOne { out, weight, bias, x });
+}
+
+/// Written in vectors: the compiler does not reorder a sum by itself.
+struct MultiplyOne<'a> {
+    out: &'a mut [f32],
+    weight: &'a [f32],
+    bias: &'a [f32],
+    x: &'a [f32],
+}
+
+impl pulp::WithSimd for MultiplyOne<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(self, simd: S) {
+        // Four rows at a time share the loads of x and keep the multipliers busy.
+        const ROWS: usize = 4;
+        let Self { out, weight, bias, x } = self;
+        let blocks = out.chunks_mut(ROWS).zip(bias.chunks(ROWS)).zip(weight.chunks(ROWS * x.len()));
+        let (x_vectors, x_rest) = S::as_simd_f32s(x);
+        for ((out, bias), weight) in blocks {
+            // In a last block of fewer rows, the first stands in for those that are not there.
+            let row = |i: usize| &weight[if i < out.len() { i } else { 0 } * x.len()..][..x.len()];
+            let rows = [row(0), row(1), row(2), row(3)].map(|row| S::as_simd_f32s(row));
+            let mut sums = [simd.splat_f32s(0.0); ROWS];
+            for (i, x) in x_vectors.iter().enumerate() {
+                for (sum, (row, _)) in sums.iter_mut().zip(&rows) {
+                    *sum = simd.mul_add_e_f32s(row[i], *x, *sum);
                 }
             }
-            let mut width = LANES;
-            while width > 1 {
-                width /= 2;
-                for lane in 0..width {
-                    sums[lane] += sums[lane + width];
-                }
+            for (i, out) in out.iter_mut().enumerate() {
+                let rest = rows[i].1.iter().zip(x_rest).fold(0.0, |sum, (w, x)| sum + w * x);
+                *out = simd.reduce_sum_f32s(sums[i]) + rest + bias[i];
             }
-            let rest: f32 = row_rest.iter().zip(x_rest).map(|(w, x)| w * x).sum();
-            *out = sums[0] + rest + bias;
         }
-    });
+    }
 }
 
 #[cfg(test)]

@@ -168,17 +168,21 @@ impl Mlp {
         }
     }
 
-    /// Back through the network, from the gradient in [`Tape::output_and_gradient`]: adds the
-    /// gradient of the parameters to `gradient`, given the same `input` as the forward pass.
-    pub fn backward(&self, input: &[f32], tape: &mut Tape, gradient: &mut [f32]) {
+    /// Back through the network, from the gradient in [`Tape::output_and_gradient`]: writes the
+    /// gradient of the parameters, or adds to it, given the same `input` as the forward pass.
+    pub fn backward(&self, input: &[f32], tape: &mut Tape, gradient: &mut [f32], add: bool) {
         for layer in (0..self.layers()).rev() {
             let (rows, inputs, outputs) = (tape.rows, self.sizes[layer], self.sizes[layer + 1]);
             let x = if layer == 0 { input } else { &tape.outputs[layer - 1][..rows * inputs] };
             let delta = &tape.deltas[layer][..rows * outputs];
             let weights = &mut gradient[self.weight_range(layer)];
             let by_output = Matrix::new(delta, rows, outputs).transposed();
-            multiply(weights, by_output, Matrix::new(x, rows, inputs), true);
-            add_columns(&mut gradient[self.bias_range(layer)], delta);
+            multiply(weights, by_output, Matrix::new(x, rows, inputs), add);
+            let biases = &mut gradient[self.bias_range(layer)];
+            if !add {
+                biases.fill(0.0);
+            }
+            add_columns(biases, delta);
             if layer > 0 {
                 self.back_through(layer, tape);
             }
@@ -205,18 +209,22 @@ impl Mlp {
         multiply(out, delta, self.weight(layer), false);
         let y = &tape.outputs[layer - 1][..rows * inputs];
         let activation = self.activation;
-        simd(|| match activation {
-            Activation::Relu => {
-                for (d, y) in out.iter_mut().zip(y) {
-                    *d = if *y > 0.0 { *d } else { 0.0 };
+        simd(
+            #[inline(always)]
+            || match activation {
+                Activation::Relu => {
+                    for (d, y) in out.iter_mut().zip(y) {
+                        // A product: a choice would become slow masked stores.
+                        *d *= f32::from(u8::from(*y > 0.0));
+                    }
                 }
-            }
-            Activation::Tanh => {
-                for (d, y) in out.iter_mut().zip(y) {
-                    *d *= 1.0 - y * y;
+                Activation::Tanh => {
+                    for (d, y) in out.iter_mut().zip(y) {
+                        *d *= 1.0 - y * y;
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// One row through the network without a tape. `scratch` grows once and is then reused; the
@@ -241,27 +249,43 @@ impl Mlp {
 }
 
 fn add_bias(out: &mut [f32], bias: &[f32], activation: Option<Activation>) {
-    simd(|| {
-        for row in out.chunks_exact_mut(bias.len()) {
-            match activation {
-                None => row.iter_mut().zip(bias).for_each(|(x, b)| *x += b),
-                Some(Activation::Relu) => {
-                    row.iter_mut().zip(bias).for_each(|(x, b)| *x = (*x + b).max(0.0));
-                }
-                Some(Activation::Tanh) => {
-                    row.iter_mut().zip(bias).for_each(|(x, b)| *x = (*x + b).tanh());
+    simd(
+        #[inline(always)]
+        || {
+            for row in out.chunks_exact_mut(bias.len()) {
+                match activation {
+                    None => {
+                        for (x, b) in row.iter_mut().zip(bias) {
+                            *x += b;
+                        }
+                    }
+                    Some(Activation::Relu) => {
+                        for (x, b) in row.iter_mut().zip(bias) {
+                            *x = (*x + b).max(0.0);
+                        }
+                    }
+                    Some(Activation::Tanh) => {
+                        for (x, b) in row.iter_mut().zip(bias) {
+                            *x = (*x + b).tanh();
+                        }
+                    }
                 }
             }
-        }
-    });
+        },
+    );
 }
 
 fn add_columns(sums: &mut [f32], rows: &[f32]) {
-    simd(|| {
-        for row in rows.chunks_exact(sums.len()) {
-            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-        }
-    });
+    simd(
+        #[inline(always)]
+        || {
+            for row in rows.chunks_exact(sums.len()) {
+                for (sum, x) in sums.iter_mut().zip(row) {
+                    *sum += x;
+                }
+            }
+        },
+    );
 }
 
 #[cfg(test)]
@@ -342,9 +366,10 @@ mod tests {
                 assert_close(tape.output(), &reference(&net, &params, &input64), "output");
 
                 tape.output_and_gradient().1.copy_from_slice(&pull);
-                let mut gradient = vec![1.0; params.len()];
-                net.backward(&input, &mut tape, &mut gradient);
-                gradient.iter_mut().for_each(|g| *g -= 1.0); // it was added to what was there
+                let mut gradient = vec![f32::NAN; params.len()];
+                net.backward(&input, &mut tape, &mut gradient, false);
+                net.backward(&input, &mut tape, &mut gradient, true);
+                gradient.iter_mut().for_each(|g| *g /= 2.0);
                 let expected = differences(&params, |params| loss(params, &input64));
                 assert_close(&gradient, &expected, "parameters");
 
