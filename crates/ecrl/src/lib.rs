@@ -1,5 +1,24 @@
-//! Evolutionary constrained reinforcement learning.
+//! Constrained reinforcement learning: algorithms that earn reward and keep their constraints.
+//!
+//! - [`config`]: every value a run depends on; the defaults are the paper's.
+//! - [`algorithm`]: the table of algorithms.
+//! - [`trainer`]: the training loop.
+//! - [`sac`]: the learner; [`replay`]: what it learns from; [`constraint`]: its multipliers.
+//! - [`rollout`]: playing episodes on all threads.
+//! - [`policy`], [`run`], [`tensorboard`]: what a run leaves on disk.
+//! - [`bench`]: how fast it learns.
+//!
+//! The algorithms know only [`cmdp::Env`]; any task will do.
 
+pub mod algorithm;
 pub mod bench;
+pub mod config;
+pub mod constraint;
+pub mod evaluate;
+pub mod policy;
 pub mod replay;
+pub mod rollout;
+pub mod run;
 pub mod sac;
+pub mod tensorboard;
+pub mod trainer;

@@ -24,25 +24,27 @@ use cmdp::Rng;
 use nets::{Activation, Adam, Mlp, Tape, gaussian, store::mlp_tensors};
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
+use serde::{Deserialize, Serialize};
 
 use crate::replay::{Replay, Transition};
 
 /// What the learner computes with.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SacConfig {
-    /// Units of the hidden layers of all networks.
+    /// Units of the hidden layers of all networks. Paper: 256, 256.
     pub hidden: Vec<usize>,
-    /// Transitions in a batch.
+    /// Transitions in a batch. Paper: 512.
     pub batch: usize,
-    /// Discount γ.
+    /// Discount γ; nearer to 1 looks further ahead. Authors' code: 0.99.
     pub gamma: f64,
-    /// Rate τ at which target critics follow.
+    /// Rate τ at which target critics follow; less is steadier and slower. Authors' code: 1e-3.
     pub tau: f64,
-    /// Entropy temperature α.
+    /// Entropy temperature α; more explores more. Paper: 0.1.
     pub alpha: f64,
-    /// Learning rate of the actor.
+    /// Learning rate of the actor. Paper: 1e-4.
     pub actor_lr: f64,
-    /// Learning rate of the critics.
+    /// Learning rate of the critics. Paper: 3e-4.
     pub critic_lr: f64,
 }
 
@@ -69,6 +71,31 @@ pub struct Losses {
     pub actor: f64,
     /// The policy's entropy, as estimated by -log π.
     pub entropy: f64,
+}
+
+impl Losses {
+    /// Whether every figure is a number.
+    pub fn are_finite(&self) -> bool {
+        let Self { critic: [a, b], actor, entropy } = self;
+        [a, b, actor, entropy].iter().all(|x| x.is_finite())
+    }
+
+    /// Adds another update's figures.
+    pub fn add(&mut self, other: &Self) {
+        self.critic[0] += other.critic[0];
+        self.critic[1] += other.critic[1];
+        self.actor += other.actor;
+        self.entropy += other.entropy;
+    }
+
+    /// The mean of `count` updates that were added.
+    pub fn divided_by(self, count: f64) -> Self {
+        Self {
+            critic: self.critic.map(|x| x / count),
+            actor: self.actor / count,
+            entropy: self.entropy / count,
+        }
+    }
 }
 
 /// The learner: an actor, two critics with their targets, and their optimisers.

@@ -1,0 +1,122 @@
+//! `ecrl bench`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use robots::{Bench, TASKS};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::threads;
+
+#[derive(Subcommand)]
+pub enum BenchCommand {
+    /// Environment steps a second for each task, with random actions
+    Tasks(BenchTasks),
+    /// Milliseconds of one gradient update, and the share of the machine's peak it reaches
+    Update(BenchUpdate),
+}
+
+#[derive(Args)]
+pub struct BenchTasks {
+    /// Threads of the parallel measurement [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Milliseconds that each of a round's three measurements takes
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    milliseconds: u32,
+    /// Rounds, of which the median is printed
+    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct BenchUpdate {
+    /// Threads [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Rounds, of which the median is printed
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn bench(command: BenchCommand, output: &mut impl Write) -> Result<(), Failure> {
+    match command {
+        BenchCommand::Tasks(args) => bench_tasks(args, output),
+        BenchCommand::Update(args) => bench_update(args, output),
+    }
+}
+
+fn bench_tasks(args: BenchTasks, output: &mut impl Write) -> Result<(), Failure> {
+    let threads = threads(args.threads);
+    let bench = Bench {
+        threads,
+        duration: Duration::from_millis(args.milliseconds.into()),
+        rounds: args.rounds as usize,
+    };
+    let mut rows = Vec::new();
+    if !args.json {
+        writeln!(
+            output,
+            "{:<14}{:>12}{:>14}{:>10}{:>14}{:>10}",
+            "steps/s",
+            "1 thread",
+            "bare mj_step",
+            "of bare",
+            format!("{threads} threads"),
+            "speed-up"
+        )?;
+    }
+    for task in &TASKS {
+        output.flush()?;
+        let row = bench.run(task)?;
+        if !args.json {
+            writeln!(
+                output,
+                "{:<14}{:>12.0}{:>14.0}{:>9.1}%{:>14.0}{:>9.2}x",
+                task.name,
+                row.one_thread,
+                row.bare,
+                100.0 * row.of_bare,
+                row.all_threads,
+                row.speedup
+            )?;
+        }
+        rows.push(json!({
+            "task": task.name,
+            "one_thread": row.one_thread,
+            "bare": row.bare,
+            "of_bare": row.of_bare,
+            "all_threads": row.all_threads,
+            "speedup": row.speedup,
+        }));
+    }
+    if args.json {
+        let report = json!({"threads": threads, "rounds": bench.rounds, "tasks": rows});
+        writeln!(output, "{report:#}")?;
+    }
+    Ok(())
+}
+
+fn bench_update(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failure> {
+    let report = ecrl::bench::update(threads(args.threads), args.rounds as usize)
+        .map_err(|error| Failure::run(format!("cannot start threads: {error}")))?;
+    if args.json {
+        writeln!(output, "{:#}", json!(report))?;
+        return Ok(());
+    }
+    writeln!(output, "threads          {:>8}", report.threads)?;
+    writeln!(output, "one update       {:>8.2} ms", report.ms_per_update)?;
+    writeln!(output, "achieved         {:>8.1} GFLOPS", report.gflops)?;
+    writeln!(output, "GEMM peak        {:>8.1} GFLOPS", report.gemm_peak_gflops)?;
+    writeln!(output, "achieved of peak {:>8.1} %", 100.0 * report.ratio)?;
+    writeln!(output, "one action       {:>8.2} us", report.action_us)?;
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! `ecrl eval`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use cmdp::{Constraint, Env};
+use ecrl::evaluate::evaluate;
+use ecrl::policy::Policy;
+use ecrl::run;
+use robots::{COSTS, Robot, Task};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::threads;
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// The best policy that kept every constraint in a test
+    Best,
+    /// The learner at the end of training
+    Final,
+}
+
+#[derive(Args)]
+pub struct EvalArgs {
+    /// The run directory
+    run: PathBuf,
+    /// Which of the run's policies
+    #[arg(long, value_enum, default_value = "best")]
+    policy: Which,
+    /// Episodes
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    episodes: u32,
+    /// The seed of the start states
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Threads; the result does not depend on them [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
+    let config = run::read_config(&args.run)?;
+    let task = Task::find(&config.task)?;
+    let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
+    let envs = (0..threads(args.threads))
+        .map(|_| Ok(Box::new(Robot::new(task, constraints.clone())?) as Box<dyn Env>))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let name = if args.policy == Which::Best { run::BEST } else { run::POLICY };
+    let policy = Policy::load(&args.run.join(name), envs[0].spec())?;
+    let result = evaluate(&policy.actor, envs, args.episodes as usize, args.seed)
+        .map_err(|error| Failure::run(format!("cannot start threads: {error}")))?;
+    if args.json {
+        let mut report = json!(result);
+        report["task"] = json!(task.name);
+        report["algorithm"] = json!(policy.about.algorithm);
+        report["policy"] = json!(name);
+        report["env_steps"] = json!(policy.about.env_steps);
+        writeln!(output, "{report:#}")?;
+        return Ok(());
+    }
+    writeln!(
+        output,
+        "{name} of {} on {}, after {} steps, {} episodes",
+        policy.about.algorithm, task.name, policy.about.env_steps, result.episodes
+    )?;
+    writeln!(output, "  reward     {:.1} ± {:.1}", result.reward_mean, result.reward_sd)?;
+    writeln!(output, "  length     {:.0} steps", result.steps_mean)?;
+    for c in &result.constraints {
+        writeln!(
+            output,
+            "  constraint {}: {:.3} ± {:.3}, {}",
+            c.constraint,
+            c.mean,
+            c.sd,
+            if c.mean <= c.threshold { "kept" } else { "broken" }
+        )?;
+    }
+    writeln!(output, "  feasible   {:.0} % of episodes", 100.0 * result.feasible_share)?;
+    Ok(())
+}

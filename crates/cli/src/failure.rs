@@ -1,0 +1,94 @@
+//! How a command fails: one line for the user, and an exit code.
+
+use std::io;
+
+use cmdp::ConstraintError;
+use ecrl::config::ConfigError;
+use ecrl::policy::PolicyError;
+use ecrl::run::RunError;
+use ecrl::trainer::TrainError;
+use robots::{RobotError, UnknownTask};
+
+/// Why the command failed.
+pub struct Failure {
+    pub message: String,
+    pub code: u8,
+}
+
+impl Failure {
+    /// What the user gave cannot be used.
+    pub fn input(message: impl ToString) -> Self {
+        Self { message: message.to_string(), code: 2 }
+    }
+
+    /// The input was fine, and yet it did not work.
+    pub fn run(message: impl ToString) -> Self {
+        Self { message: message.to_string(), code: 1 }
+    }
+
+    /// The user stopped it; what there is has been written and said.
+    pub fn stopped(signal: i32) -> Self {
+        Self { message: String::new(), code: 128 + signal as u8 }
+    }
+}
+
+impl From<UnknownTask> for Failure {
+    fn from(error: UnknownTask) -> Self {
+        Self::input(error)
+    }
+}
+
+impl From<ConstraintError> for Failure {
+    fn from(error: ConstraintError) -> Self {
+        Self::input(error)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::input(error)
+    }
+}
+
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Self {
+        Self::input(error)
+    }
+}
+
+impl From<RobotError> for Failure {
+    fn from(error: RobotError) -> Self {
+        match error {
+            RobotError::Constraint(_) => Self::input(error),
+            RobotError::Engine(_) => Self::run(error),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Io { .. } => Self::run(error),
+            _ => Self::input(error),
+        }
+    }
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
+        match error {
+            TrainError::Config(_) | TrainError::Constraint(_) => Self::input(error),
+            TrainError::Threads(_) | TrainError::NotFinite { .. } => Self::run(error),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // Whoever read our output has seen enough: nothing failed.
+            io::ErrorKind::BrokenPipe => Self { message: String::new(), code: 0 },
+            _ => Self::run(format!("cannot write the output: {error}")),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `ecrl tasks`, `ecrl algorithms` and `ecrl replay`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use ecrl::algorithm::ALGORITHMS;
+use robots::{COSTS, MAX_STEPS, Replay, ReplayError, TASKS, Task};
+use serde_json::json;
+
+use crate::failure::Failure;
+
+pub fn tasks(json: bool, output: &mut impl Write) -> Result<(), Failure> {
+    if json {
+        let tasks: Vec<_> = TASKS
+            .iter()
+            .map(|task| {
+                let costs: Vec<_> = COSTS
+                    .iter()
+                    .map(|cost| {
+                        json!({
+                            "name": cost.name,
+                            "aggregate": cost.aggregate.name(),
+                            "threshold": cost.threshold,
+                            "description": cost.description,
+                        })
+                    })
+                    .collect();
+                json!({
+                    "name": task.name,
+                    "description": task.description,
+                    "observation": task.observation,
+                    "action": task.action,
+                    "steps": MAX_STEPS,
+                    "speed_limit": task.speed_limit,
+                    "costs": costs,
+                })
+            })
+            .collect();
+        writeln!(output, "{:#}", json!(tasks))?;
+        return Ok(());
+    }
+    writeln!(output, "{:<14}obs  act  steps  speed limit  description", "task")?;
+    for task in &TASKS {
+        let Task { name, observation, action, speed_limit, description, .. } = task;
+        writeln!(
+            output,
+            "{name:<14}{observation:>3}  {action:>3}  {MAX_STEPS:>5}  {speed_limit:>7} m/s  \
+             {description}"
+        )?;
+    }
+    writeln!(output, "\nEvery task measures these costs, each shown in its usual constraint:")?;
+    for cost in COSTS {
+        let constraint = format!("{}<={}", cost.name, cost.threshold);
+        let aggregate = cost.aggregate.name();
+        writeln!(output, "{constraint:<14}{aggregate} over an episode of: {}", cost.description)?;
+    }
+    Ok(())
+}
+
+pub fn algorithms(output: &mut impl Write) -> Result<(), Failure> {
+    for algorithm in &ALGORITHMS {
+        writeln!(output, "{:<12}{}", algorithm.name, algorithm.description)?;
+    }
+    Ok(())
+}
+
+pub fn replay(task: &str, file: PathBuf, output: &mut impl Write) -> Result<(), Failure> {
+    let task = Task::find(task)?;
+    Replay::read(&file).and_then(|replay| replay.play(task, output)).map_err(|error| match error {
+        ReplayError::Write(error) => error.into(),
+        ReplayError::Robot(error) => error.into(),
+        error => Failure::input(format!("{}: {error}", file.display())),
+    })
+}

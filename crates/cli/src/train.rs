@@ -1,0 +1,367 @@
+//! `ecrl train`.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use cmdp::{Constraint, Env};
+use ecrl::config::{Config, Layers};
+use ecrl::constraint::feasible;
+use ecrl::run::{self, RunDir};
+use ecrl::trainer::{Generation, Trainer};
+use indicatif::{ProgressBar, ProgressStyle};
+use robots::{COSTS, Robot, Task};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::failure::Failure;
+use crate::threads;
+
+#[derive(Args)]
+pub struct TrainArgs {
+    /// The task, as listed by `ecrl tasks`
+    task: Option<String>,
+    /// The algorithm, as listed by `ecrl algorithms` [default: rcpo]
+    #[arg(long)]
+    algo: Option<String>,
+    /// Environment steps, as in 200000, 50k or 1e6 [default: 1e6]
+    #[arg(long, allow_hyphen_values = true)]
+    steps: Option<String>,
+    /// The seed of all randomness [default: 0]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// A constraint, as in 'torque<=0.4' or 'sum(torque)<=200'; may be given several times, 'none'
+    /// for none [default: torque<=0.4]
+    #[arg(long = "constraint", value_name = "CONSTRAINT")]
+    constraints: Vec<String>,
+    /// Threads; the result does not depend on them [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// The run directory [default: runs/TASK-ALGORITHM-SEED]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Take values from a TOML file, such as another run's config.toml
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Set any value of the configuration, as in alpha=0.2 or sac.batch=256
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Replace a run that is there already
+    #[arg(long)]
+    force: bool,
+    /// Print nothing but errors
+    #[arg(long)]
+    quiet: bool,
+}
+
+pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
+    let mut config = config(&args)?;
+    let task = Task::find(&config.task)?;
+    let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
+    config.task = task.name.into();
+    config.constraints = constraints.iter().map(Constraint::to_string).collect();
+    let out = args.out.unwrap_or_else(|| {
+        format!("runs/{}-{}-{}", config.task, config.algorithm, config.seed).into()
+    });
+    let stop = Stop::install()?;
+    let make = || -> Result<Box<dyn Env>, Failure> {
+        Ok(Box::new(Robot::new(task, constraints.clone())?))
+    };
+    let mut trainer = Trainer::new(config, threads(args.threads), make)?;
+    let mut run = RunDir::create(&out, trainer.config(), trainer.constraints(), args.force)?;
+    let mut progress = Progress::new(&trainer, args.quiet, output);
+    let mut failed = None;
+    while !trainer.is_done() && !stop.asked() {
+        match trainer.generation(&mut |share| progress.tick(share) && !stop.asked()) {
+            Ok(generation) => {
+                run.record(&generation)?;
+                if let (true, Some(best)) = (generation.new_best, trainer.best()) {
+                    run.save_policy(run::BEST, &best.policy)?;
+                }
+                progress.generation(&generation)?;
+            }
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    run.save_policy(run::POLICY, &trainer.policy())?;
+    progress.finish(&trainer, &run, stop.asked() || failed.is_some())?;
+    match (failed, stop.signal()) {
+        (Some(error), _) => Err(error.into()),
+        (None, Some(signal)) => Err(Failure::stopped(signal)),
+        (None, None) => Ok(()),
+    }
+}
+
+fn config(args: &TrainArgs) -> Result<Config, Failure> {
+    let mut layers = Layers::default();
+    if let Some(path) = &args.config {
+        let named =
+            |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
+        layers.toml(&text).map_err(|e| named(&e))?;
+    }
+    if let Some(task) = &args.task {
+        layers.set("task", task.as_str());
+    }
+    if let Some(algorithm) = &args.algo {
+        layers.set("algorithm", algorithm.as_str());
+    }
+    if let Some(steps) = &args.steps {
+        layers.set("steps", count(steps)?);
+    }
+    if let Some(seed) = args.seed {
+        let seed = i64::try_from(seed);
+        layers.set("seed", seed.map_err(|_| Failure::input("--seed: expected at most 2^63-1"))?);
+    }
+    if args.constraints == ["none"] {
+        layers.set("constraints", Vec::<String>::new());
+    } else if !args.constraints.is_empty() {
+        layers.set("constraints", args.constraints.clone());
+    }
+    for assignment in &args.set {
+        layers.assign(assignment)?;
+    }
+    let config = layers.build()?;
+    if config.task.is_empty() {
+        return Err(Failure::input("no task given: expected one of those `ecrl tasks` lists"));
+    }
+    Ok(config)
+}
+
+/// A number of steps: 200000, 50k, 1e6, 1.5M.
+fn count(text: &str) -> Result<i64, Failure> {
+    let lower = text.to_lowercase();
+    let (number, unit) = match (lower.strip_suffix('k'), lower.strip_suffix('m')) {
+        (Some(number), _) => (number, 1e3),
+        (_, Some(number)) => (number, 1e6),
+        _ => (&lower[..], 1.0),
+    };
+    let steps = number.parse::<f64>().map_or(f64::NAN, |x| x * unit);
+    if steps >= 1.0 && steps <= 1e15 && steps.fract() == 0.0 {
+        Ok(steps as i64)
+    } else {
+        Err(Failure::input(format!(
+            "--steps is '{text}'; expected a whole number from 1 on, as in 200000, 50k or 1e6"
+        )))
+    }
+}
+
+/// Ctrl-C and SIGTERM: the first asks the run to end well, the second ends it.
+struct Stop {
+    asked: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    fn install() -> Result<Self, Failure> {
+        let stop = Self { asked: Arc::default(), signal: Arc::default() };
+        for signal in [SIGINT, SIGTERM] {
+            let register = || -> io::Result<()> {
+                use signal_hook::flag;
+                // In this order: the second signal finds the flag that the first one set.
+                flag::register_conditional_shutdown(signal, 128 + signal, stop.asked.clone())?;
+                flag::register(signal, stop.asked.clone())?;
+                flag::register_usize(signal, stop.signal.clone(), signal as usize)?;
+                Ok(())
+            };
+            register().map_err(|e| Failure::run(format!("cannot listen for Ctrl-C: {e}")))?;
+        }
+        Ok(stop)
+    }
+
+    fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    fn signal(&self) -> Option<i32> {
+        Some(self.signal.load(Ordering::Relaxed) as i32).filter(|&signal| signal != 0)
+    }
+}
+
+/// What the user sees while it trains: a bar on a terminal, lines elsewhere.
+struct Progress<'a, W: Write> {
+    output: &'a mut W,
+    quiet: bool,
+    bar: ProgressBar,
+    constraints: Vec<Constraint>,
+    steps: u64,
+    /// Steps before the current generation, and how many it is expected to take.
+    before: u64,
+    expected: u64,
+    last_test: String,
+}
+
+impl<'a, W: Write> Progress<'a, W> {
+    fn new(trainer: &Trainer, quiet: bool, output: &'a mut W) -> Self {
+        let config = trainer.config();
+        let bar = match !quiet && io::stdout().is_terminal() {
+            true => ProgressBar::new(config.steps),
+            false => ProgressBar::hidden(),
+        };
+        let style =
+            "{bar:24} {percent:>3}%  {human_pos}/{human_len} steps  {per_sec}  eta {eta}  {msg}";
+        bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+        if !quiet {
+            bar.set_message(format!("{} on {}", config.algorithm, config.task));
+            bar.enable_steady_tick(Duration::from_millis(500));
+        }
+        Self {
+            output,
+            quiet,
+            bar,
+            constraints: trainer.constraints().to_vec(),
+            steps: config.steps,
+            before: 0,
+            expected: 0,
+            last_test: String::new(),
+        }
+    }
+
+    /// After an update, with the share of the generation's updates that is done.
+    fn tick(&mut self, share: f64) -> bool {
+        let position = self.before + (share * self.expected as f64) as u64;
+        self.bar.set_position(position.min(self.steps));
+        true
+    }
+
+    fn generation(&mut self, g: &Generation) -> io::Result<()> {
+        self.expected = g.env_steps - self.before;
+        self.before = g.env_steps;
+        self.bar.set_position(g.env_steps.min(self.steps));
+        if let (Some(reward), Some(cost)) = (g.learner_reward, &g.learner_cost) {
+            self.last_test = format!(
+                "reward {reward:.1}  {}{}",
+                costs(cost, &self.constraints),
+                multipliers(&g.lambda_learner, &self.constraints)
+            );
+            self.bar.set_message(self.last_test.clone());
+            if !self.quiet && self.bar.is_hidden() {
+                let speed = g.env_steps as f64 / g.seconds;
+                let left = self.steps.saturating_sub(g.env_steps) as f64 / speed;
+                writeln!(
+                    self.output,
+                    "{:>9}/{} steps  {speed:.0}/s  eta {}  {}{}",
+                    g.env_steps,
+                    self.steps,
+                    duration(left),
+                    self.last_test,
+                    if g.new_best { "  best so far" } else { "" }
+                )?;
+                self.output.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, trainer: &Trainer, run: &RunDir, early: bool) -> io::Result<()> {
+        self.bar.finish_and_clear();
+        if self.quiet {
+            return Ok(());
+        }
+        let (config, times) = (trainer.config(), trainer.times());
+        let total = times.total.as_secs_f64();
+        let share = |part: Duration| 100.0 * part.as_secs_f64() / total;
+        let (updates, rollouts, tests) =
+            (share(times.updates), share(times.rollouts), share(times.tests));
+        let o = &mut *self.output;
+        writeln!(
+            o,
+            "{} {} on {}: {} steps in {}",
+            if early { "stopped" } else { "trained" },
+            config.algorithm,
+            config.task,
+            trainer.env_steps(),
+            duration(total)
+        )?;
+        writeln!(
+            o,
+            "  time   updates {updates:.1} %, rollouts {rollouts:.1} %, tests {tests:.1} %, other {:.1} %",
+            100.0 - updates - rollouts - tests
+        )?;
+        if !self.last_test.is_empty() {
+            writeln!(o, "  last   {}", self.last_test)?;
+        }
+        if let Some(best) = trainer.best() {
+            let kept = feasible(&best.cost, &self.constraints);
+            writeln!(
+                o,
+                "  best   reward {:.1}  {}(at {} steps{})",
+                best.reward,
+                costs(&best.cost, &self.constraints),
+                best.policy.about.env_steps,
+                if kept { "" } else { "; no policy kept every constraint, this came closest" }
+            )?;
+        }
+        let path = run.path().display();
+        writeln!(o, "  saved  {path}")?;
+        writeln!(o, "next:")?;
+        writeln!(o, "  ecrl eval {path}    how good the best policy is")?;
+        if config.steps < 1_000_000 {
+            let hours = duration(total / trainer.env_steps().max(1) as f64 * 1e6);
+            writeln!(
+                o,
+                "  ecrl train {} --algo {} --steps 1e6 --out {path}-full    the paper's length, about {hours} here",
+                config.task, config.algorithm
+            )?;
+        }
+        writeln!(o, "  ecrl tasks    the other robots; ecrl algorithms    the other algorithms")
+    }
+}
+
+/// Each J_C against its threshold.
+fn costs(values: &[f64], constraints: &[Constraint]) -> String {
+    let one = |(value, c): (&f64, &Constraint)| {
+        let (sign, word) = if *value <= c.threshold { ("<=", "kept") } else { (">", "broken") };
+        format!("{} {value:.3} {sign} {} {word}  ", c.name, c.threshold)
+    };
+    values.iter().zip(constraints).map(one).collect()
+}
+
+fn multipliers(lambda: &[f64], constraints: &[Constraint]) -> String {
+    match (lambda, constraints) {
+        ([], _) => String::new(),
+        ([one], _) => format!("λ {one:.4}"),
+        _ => {
+            let named = lambda.iter().zip(constraints).map(|(l, c)| format!("{} {l:.4}", c.name));
+            format!("λ {}", named.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    let s = if seconds.is_finite() { seconds.round() as u64 } else { 0 };
+    match (s / 3600, s / 60 % 60, s % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m {s:02}s"),
+        (h, m, _) => format!("{h}h {m:02}m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read_as_people_write_them() {
+        for (text, steps) in
+            [("200000", 200_000), ("50k", 50_000), ("1e6", 1_000_000), ("1.5M", 1_500_000)]
+        {
+            assert_eq!(count(text).ok(), Some(steps), "{text}");
+        }
+        for text in ["-5", "0", "x", "", "1.5", "nan", "inf", "1e99", "k"] {
+            assert!(count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_short() {
+        assert_eq!(duration(5.4), "5s");
+        assert_eq!(duration(65.0), "1m 05s");
+        assert_eq!(duration(7322.0), "2h 02m");
+    }
+}

@@ -1,0 +1,97 @@
+//! A policy's worth: episodes with its mean action.
+
+use cmdp::{Constraint, Env};
+use nets::Mlp;
+use serde::Serialize;
+
+use crate::rollout::{Choice, Stage, Ticket};
+
+/// What the episodes of an evaluation brought.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// Episodes played.
+    pub episodes: usize,
+    /// The mean return.
+    pub reward_mean: f64,
+    /// Its standard deviation over episodes.
+    pub reward_sd: f64,
+    /// The mean length in steps.
+    pub steps_mean: f64,
+    /// Every constraint in turn.
+    pub constraints: Vec<ConstraintEvaluation>,
+    /// Whether the mean J_C keeps every constraint.
+    pub feasible: bool,
+    /// The share of episodes that kept every constraint.
+    pub feasible_share: f64,
+}
+
+/// How one constraint was kept.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ConstraintEvaluation {
+    /// The constraint, as text.
+    pub constraint: String,
+    /// The mean J_C.
+    pub mean: f64,
+    /// Its standard deviation over episodes.
+    pub sd: f64,
+    /// The threshold ε.
+    pub threshold: f64,
+}
+
+/// Plays `episodes` episodes with the mean action, in the given environments, one for each thread.
+pub fn evaluate(
+    actor: &Mlp,
+    envs: Vec<Box<dyn Env>>,
+    episodes: usize,
+    seed: u64,
+) -> Result<Evaluation, rayon::ThreadPoolBuildError> {
+    const STREAM: u64 = 1000; // apart from all streams of training
+    let constraints: Vec<Constraint> = envs[0].spec().constraints.clone();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(envs.len()).build()?;
+    let stage = Stage::new(envs);
+    let tickets: Vec<Ticket> =
+        (0..episodes as u64).map(|i| Ticket { actor, key: [seed, STREAM, 0, i] }).collect();
+    let played = pool.install(|| stage.play(&tickets, Choice::Mean));
+    let rewards: Vec<f64> = played.iter().map(|r| r.episode.reward()).collect();
+    let steps: Vec<f64> = played.iter().map(|r| r.episode.steps() as f64).collect();
+    let evaluated: Vec<ConstraintEvaluation> = constraints
+        .iter()
+        .enumerate()
+        .map(|(i, c)| {
+            let values: Vec<f64> =
+                played.iter().map(|r| r.episode.constraint_values()[i]).collect();
+            let (mean, sd) = mean_sd(&values);
+            ConstraintEvaluation { constraint: c.to_string(), mean, sd, threshold: c.threshold }
+        })
+        .collect();
+    let (reward_mean, reward_sd) = mean_sd(&rewards);
+    let kept = played.iter().filter(|r| r.episode.is_feasible()).count();
+    Ok(Evaluation {
+        episodes,
+        reward_mean,
+        reward_sd,
+        steps_mean: mean_sd(&steps).0,
+        feasible: evaluated.iter().all(|c| c.mean <= c.threshold),
+        constraints: evaluated,
+        feasible_share: kept as f64 / episodes as f64,
+    })
+}
+
+/// The mean and the sample standard deviation, which is 0 of a single number.
+fn mean_sd(numbers: &[f64]) -> (f64, f64) {
+    let n = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / n;
+    let squares: f64 = numbers.iter().map(|x| (x - mean).powi(2)).sum();
+    (mean, (squares / (n - 1.0).max(1.0)).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_deviation_by_hand() {
+        assert_eq!(mean_sd(&[1.0, 3.0, 5.0]), (3.0, 2.0));
+        assert_eq!(mean_sd(&[7.0]), (7.0, 0.0));
+    }
+}

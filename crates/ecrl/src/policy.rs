@@ -1,0 +1,149 @@
+//! A trained policy on disk: the actor's tensors and where they come from.
+
+use std::path::{Path, PathBuf};
+
+use cmdp::EnvSpec;
+use nets::store::{Store, StoreError};
+use nets::{Activation, Mlp};
+use serde::{Deserialize, Serialize};
+
+/// The version of the format; raised when an older program would misread a newer file.
+const FORMAT: u32 = 1;
+
+/// Where a policy comes from and how it did when it was tested.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    /// The version of the file's format.
+    pub format: u32,
+    /// The program that wrote it.
+    pub program: String,
+    /// The task it was trained on.
+    pub task: String,
+    /// The algorithm that trained it.
+    pub algorithm: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The constraints in force.
+    pub constraints: Vec<String>,
+    /// Environment steps taken when it was stored.
+    pub env_steps: u64,
+    /// Units of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// The mean return of its last test, if it was tested.
+    pub reward: Option<f64>,
+    /// The mean J_C of every constraint in that test.
+    pub cost: Option<Vec<f64>>,
+}
+
+impl About {
+    /// For a policy of this program and format.
+    pub fn new(task: &str, algorithm: &str, seed: u64, constraints: &[String]) -> Self {
+        Self {
+            format: FORMAT,
+            program: concat!("ecrl ", env!("CARGO_PKG_VERSION")).into(),
+            task: task.into(),
+            algorithm: algorithm.into(),
+            seed,
+            constraints: constraints.to_vec(),
+            env_steps: 0,
+            hidden: vec![],
+            reward: None,
+            cost: None,
+        }
+    }
+}
+
+/// A policy and its origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// From an observation to `[μ, log σ]`.
+    pub actor: Mlp,
+    /// Where it comes from.
+    pub about: About,
+}
+
+/// A policy that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// The file cannot be read.
+    #[error("{path}: cannot read it: {error}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        error: std::io::Error,
+    },
+    /// The file does not hold a policy.
+    #[error("{path}: {error}", path = path.display())]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: StoreError,
+    },
+    /// The file's description is missing or foreign.
+    #[error("{path}: not a policy of ecrl: {error}", path = path.display())]
+    About {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+    /// The file is newer than this program.
+    #[error("{path}: policy format {found} by {program}; expected {FORMAT}", path = path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The program that wrote it.
+        program: String,
+    },
+    /// The policy is another task's.
+    #[error("{path}: a policy of {found}; expected one of {expected}", path = path.display())]
+    Task {
+        /// The file.
+        path: PathBuf,
+        /// Its task.
+        found: String,
+        /// The task expected.
+        expected: String,
+    },
+}
+
+impl Policy {
+    /// The file's content.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let sizes = self.actor.sizes();
+        let about = About { hidden: sizes[1..sizes.len() - 1].to_vec(), ..self.about.clone() };
+        let mut store = Store::default();
+        store.about = serde_json::to_string(&about).expect("plain data");
+        store.add_mlp("actor", &self.actor);
+        store.to_bytes()
+    }
+
+    /// Reads a policy for a task.
+    pub fn load(path: &Path, spec: &EnvSpec) -> Result<Self, PolicyError> {
+        let owned = || path.to_owned();
+        let bytes =
+            std::fs::read(path).map_err(|error| PolicyError::Read { path: owned(), error })?;
+        let store = |error| PolicyError::Store { path: owned(), error };
+        let tensors = Store::from_bytes(&bytes).map_err(store)?;
+        let about: About = serde_json::from_str(&tensors.about)
+            .map_err(|error| PolicyError::About { path: owned(), error })?;
+        if about.format != FORMAT {
+            let (found, program) = (about.format, about.program);
+            return Err(PolicyError::Format { path: owned(), found, program });
+        }
+        if about.task != spec.name {
+            let (found, expected) = (about.task, spec.name.clone());
+            return Err(PolicyError::Task { path: owned(), found, expected });
+        }
+        let sizes = [&[spec.observation], &about.hidden[..], &[2 * spec.action]].concat();
+        if sizes.contains(&0) {
+            return Err(store(StoreError::Format(format!("layers of sizes {sizes:?}"))));
+        }
+        let actor = tensors.mlp("actor", &sizes, Activation::Relu).map_err(store)?;
+        Ok(Self { actor, about })
+    }
+}

@@ -1,0 +1,143 @@
+//! Playing episodes, on all threads at once.
+//!
+//! Each episode draws its own randomness from a key, so results do not depend on which thread plays
+//! it or when.
+
+use std::sync::Mutex;
+
+use cmdp::{Env, Episode, Rng};
+use nets::{Mlp, gaussian};
+use rand::RngExt as _;
+use rand_distr::StandardNormal;
+use rayon::prelude::*;
+
+use crate::replay::{Replay, Transition};
+
+/// How an actor chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// Draws from its distribution.
+    Sample,
+    /// Takes the mean action.
+    Mean,
+}
+
+/// One episode to be played.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticket<'a> {
+    /// Who plays.
+    pub actor: &'a Mlp,
+    /// The key of all its randomness.
+    pub key: [u64; 4],
+}
+
+/// One episode as it was played.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rollout {
+    /// Its return and constraint values.
+    pub episode: Episode,
+    /// Whether the simulation broke down.
+    pub unstable: bool,
+    terminated: bool,
+    /// One more row than there are steps.
+    obs: Vec<f32>,
+    actions: Vec<f32>,
+    rewards: Vec<f32>,
+    costs: Vec<f32>,
+}
+
+impl Rollout {
+    /// Stores every transition with the multipliers in force.
+    pub fn remember(&self, replay: &mut Replay, multipliers: &[f64]) {
+        let steps = self.rewards.len();
+        let lambda: Vec<f32> = multipliers.iter().map(|&x| x as f32).collect();
+        let obs = self.obs.len() / (steps + 1);
+        let (action, cost) = (self.actions.len() / steps, self.costs.len() / steps);
+        for t in 0..steps {
+            replay.push(Transition {
+                obs: row(&self.obs, t, obs),
+                action: row(&self.actions, t, action),
+                reward: self.rewards[t],
+                costs: row(&self.costs, t, cost),
+                multipliers: &lambda,
+                next_obs: row(&self.obs, t + 1, obs),
+                terminated: self.terminated && t + 1 == steps,
+            });
+        }
+    }
+}
+
+fn row(numbers: &[f32], index: usize, width: usize) -> &[f32] {
+    &numbers[index * width..(index + 1) * width]
+}
+
+/// As many environments as threads that play.
+pub struct Stage {
+    envs: Vec<Mutex<Box<dyn Env>>>,
+}
+
+impl Stage {
+    /// A stage of environments of the same task; there must be at least one.
+    pub fn new(envs: Vec<Box<dyn Env>>) -> Self {
+        assert!(!envs.is_empty(), "an environment to play in");
+        Self { envs: envs.into_iter().map(Mutex::new).collect() }
+    }
+
+    /// Plays all tickets on the current thread pool; the episodes come back in the same order.
+    pub fn play(&self, tickets: &[Ticket], choice: Choice) -> Vec<Rollout> {
+        tickets
+            .par_iter()
+            .with_max_len(1)
+            .map(|ticket| {
+                let seat = rayon::current_thread_index().unwrap_or(0) % self.envs.len();
+                // A panic elsewhere is reported there; the environment is reset here anyway.
+                let mut env = self.envs[seat].lock().unwrap_or_else(|e| e.into_inner());
+                play(&mut **env, ticket, choice)
+            })
+            .collect()
+    }
+}
+
+fn play(env: &mut dyn Env, ticket: &Ticket, choice: Choice) -> Rollout {
+    let spec = env.spec().clone();
+    let mut rng: Rng = cmdp::rng(ticket.key);
+    let mut obs = vec![0.0; spec.observation];
+    let mut costs = vec![0.0; spec.constraints.len()];
+    let mut action = vec![0.0; spec.action];
+    let mut noise = vec![0.0; spec.action];
+    let mut scratch = Vec::new();
+    let mut rollout = Rollout {
+        episode: Episode::new(&spec.constraints),
+        unstable: false,
+        terminated: false,
+        obs: vec![],
+        actions: vec![],
+        rewards: vec![],
+        costs: vec![],
+    };
+    env.reset(&mut rng, &mut obs);
+    loop {
+        let start = rollout.obs.len();
+        rollout.obs.extend(obs.iter().map(|&x| x as f32));
+        let head = ticket.actor.forward_one(&rollout.obs[start..], &mut scratch);
+        let noise = match choice {
+            Choice::Mean => None,
+            Choice::Sample => {
+                noise.fill_with(|| rng.sample(StandardNormal));
+                Some(&noise[..])
+            }
+        };
+        gaussian::act(head, noise, &mut action);
+        let step = env.step(&action, &mut obs, &mut costs);
+        rollout.episode.push(&step, &costs);
+        rollout.actions.extend(&action);
+        rollout.rewards.push(step.reward as f32);
+        rollout.costs.extend(costs.iter().map(|&c| c as f32));
+        rollout.unstable |= step.unstable;
+        if step.is_last() {
+            rollout.terminated = step.terminated;
+            rollout.obs.extend(obs.iter().map(|&x| x as f32));
+            return rollout;
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The run directory: everything a run leaves behind, in files that other tools open.
+//!
+//! ```text
+//! config.toml          every value in force; loadable as a configuration
+//! metrics.jsonl        one JSON object for each generation
+//! events.out.tfevents* the same for TensorBoard
+//! policy.safetensors   the learner's policy at the end
+//! best.safetensors     the best policy that kept every constraint
+//! ```
+//!
+//! Files other than the two logs appear whole or not at all: they are written under another name,
+//! flushed to disk and renamed.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use cmdp::Constraint;
+
+use crate::config::{Config, ConfigError, Layers};
+use crate::policy::Policy;
+use crate::tensorboard::EventFile;
+use crate::trainer::Generation;
+
+const CONFIG: &str = "config.toml";
+const METRICS: &str = "metrics.jsonl";
+/// The learner's policy at the end.
+pub const POLICY: &str = "policy.safetensors";
+/// The best policy that kept every constraint.
+pub const BEST: &str = "best.safetensors";
+
+/// A run directory being written.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    metrics: File,
+    events: EventFile,
+    constraints: Vec<Constraint>,
+}
+
+/// A run directory that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A run is there already.
+    #[error("{path} holds a run already: choose another --out, or --force to replace it", path = .0.display())]
+    Exists(PathBuf),
+    /// There is no run.
+    #[error("{path} is not a run: it holds no {CONFIG}", path = .0.display())]
+    Missing(PathBuf),
+    /// The run's configuration is not valid.
+    #[error("{path}: {error}", path = path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: ConfigError,
+    },
+    /// Reading or writing failed.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
+}
+
+impl RunDir {
+    /// Starts a run in a folder, which is made where it is missing. A folder that holds a run is
+    /// refused, or with `force` cleared of the run's files and of nothing else.
+    pub fn create(
+        path: &Path,
+        config: &Config,
+        constraints: &[Constraint],
+        force: bool,
+    ) -> Result<Self, RunError> {
+        let io = |error| RunError::Io { path: path.to_owned(), error };
+        if path.join(CONFIG).exists() || path.join(METRICS).exists() {
+            if !force {
+                return Err(RunError::Exists(path.to_owned()));
+            }
+            clear(path).map_err(io)?;
+        }
+        fs::create_dir_all(path).map_err(io)?;
+        let metrics = File::create(path.join(METRICS)).map_err(io)?;
+        let events = EventFile::create(path).map_err(io)?;
+        let run =
+            Self { path: path.to_owned(), metrics, events, constraints: constraints.to_vec() };
+        run.write(CONFIG, config.to_toml().as_bytes())?;
+        Ok(run)
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a generation to the logs.
+    pub fn record(&mut self, generation: &Generation) -> Result<(), RunError> {
+        let mut line = serde_json::to_vec(generation).expect("plain data");
+        line.push(b'\n');
+        let io = |path: &Path, error| RunError::Io { path: path.to_owned(), error };
+        self.metrics.write_all(&line).map_err(|e| io(&self.path.join(METRICS), e))?;
+        let scalars = self.scalars(generation);
+        self.events.append(generation.env_steps, &scalars).map_err(|e| io(&self.path, e))
+    }
+
+    /// Stores a policy as [`POLICY`] or [`BEST`].
+    pub fn save_policy(&self, name: &str, policy: &Policy) -> Result<(), RunError> {
+        self.write(name, &policy.to_bytes())
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RunError> {
+        write_whole(&self.path.join(name), bytes)
+            .map_err(|error| RunError::Io { path: self.path.join(name), error })
+    }
+
+    fn scalars(&self, g: &Generation) -> Vec<(String, f64)> {
+        let mut scalars = vec![
+            ("rollout/reward".to_owned(), g.rollout_reward),
+            ("train/grad_steps".into(), g.grad_steps as f64),
+            ("train/replay".into(), g.replay as f64),
+            ("time/seconds".into(), g.seconds),
+        ];
+        let optional = [
+            ("test/reward", g.learner_reward),
+            ("train/critic_loss", g.critic_loss),
+            ("train/actor_loss", g.actor_loss),
+            ("train/entropy", g.entropy),
+        ];
+        scalars.extend(optional.into_iter().filter_map(|(tag, x)| Some((tag.into(), x?))));
+        let by_constraint = [
+            ("test", g.learner_cost.as_ref()),
+            ("rollout", Some(&g.rollout_cost)),
+            ("lambda", Some(&g.lambda_learner)),
+        ];
+        for (prefix, values) in by_constraint {
+            let named = self.constraints.iter().zip(values.into_iter().flatten());
+            scalars.extend(
+                named.map(|(c, &x)| (format!("{prefix}/{}_{}", c.aggregate.name(), c.name), x)),
+            );
+        }
+        scalars
+    }
+}
+
+/// The configuration of a run.
+pub fn read_config(run: &Path) -> Result<Config, RunError> {
+    let path = run.join(CONFIG);
+    let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => RunError::Missing(run.to_owned()),
+        _ => RunError::Io { path: path.clone(), error },
+    })?;
+    let mut layers = Layers::default();
+    let built = layers.toml(&text).and_then(|()| layers.build());
+    built.map_err(|error| RunError::Config { path, error })
+}
+
+fn clear(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let ours = [CONFIG, METRICS, POLICY, BEST].contains(&&*name);
+        if ours || name.starts_with("events.out.tfevents.") {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file so that it appears whole or not at all.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    let part = path.with_file_name(name);
+    let written = File::create(&part).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if let Err(error) = written.and_then(|()| fs::rename(&part, path)) {
+        let _ = fs::remove_file(&part);
+        return Err(error);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("ecrl-run-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("a");
+        write_whole(&path, b"first").unwrap();
+        write_whole(&path, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        fs::create_dir(folder.join("b")).unwrap(); // a folder cannot be replaced by a file
+        assert!(write_whole(&folder.join("b"), b"x").is_err());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

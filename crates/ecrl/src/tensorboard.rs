@@ -1,0 +1,100 @@
+//! Event files that TensorBoard reads: scalars only.
+//!
+//! A file is a sequence of records, each `length (u64), crc(length), data, crc(data)`, where data is
+//! a protocol-buffer `Event { wall_time = 1, step = 2, file_version = 3, summary = 5 }` and a
+//! summary holds values `{ tag = 1, simple_value = 2 }`. The crc is CRC-32C, rotated and shifted.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A file that events are appended to.
+#[derive(Debug)]
+pub struct EventFile {
+    file: File,
+}
+
+impl EventFile {
+    /// Starts a new file in a folder.
+    pub fn create(folder: &Path) -> io::Result<Self> {
+        let name = format!("events.out.tfevents.{}.ecrl", now() as u64);
+        let mut file = File::create(folder.join(name))?;
+        let mut event = Vec::new();
+        put_double(&mut event, 1, now());
+        put_bytes(&mut event, 3, b"brain.Event:2");
+        file.write_all(&record(&event))?;
+        Ok(Self { file })
+    }
+
+    /// Appends scalars that belong to one step.
+    pub fn append(&mut self, step: u64, scalars: &[(String, f64)]) -> io::Result<()> {
+        self.file.write_all(&record(&event(now(), step, scalars)))
+    }
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+fn event(time: f64, step: u64, scalars: &[(String, f64)]) -> Vec<u8> {
+    let mut summary = Vec::new();
+    for (tag, number) in scalars {
+        let mut value = Vec::new();
+        put_bytes(&mut value, 1, tag.as_bytes());
+        value.push(2 << 3 | 5); // field 2, 32 bits
+        value.extend((*number as f32).to_le_bytes());
+        put_bytes(&mut summary, 1, &value);
+    }
+    let mut event = Vec::new();
+    put_double(&mut event, 1, time);
+    event.push(2 << 3); // field 2, varint
+    put_varint(&mut event, step);
+    put_bytes(&mut event, 5, &summary);
+    event
+}
+
+fn put_double(out: &mut Vec<u8>, field: u8, number: f64) {
+    out.push(field << 3 | 1);
+    out.extend(number.to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    out.push(field << 3 | 2);
+    put_varint(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn record(data: &[u8]) -> Vec<u8> {
+    let length = (data.len() as u64).to_le_bytes();
+    [&length[..], &masked_crc(&length), data, &masked_crc(data)].concat()
+}
+
+fn masked_crc(bytes: &[u8]) -> [u8; 4] {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_tensorflow_writes() {
+        // Event(wall_time=1.5, step=300, summary=[("a/b", 0.25)]), from TensorFlow's own classes.
+        let expected = [
+            0x09, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 0x10, 0xac, 0x02, 0x2a, 0x0c, 0x0a, 0x0a, 0x0a,
+            0x03, 0x61, 0x2f, 0x62, 0x15, 0, 0, 0x80, 0x3e,
+        ];
+        assert_eq!(event(1.5, 300, &[("a/b".into(), 0.25)]), expected);
+        // The masked CRC of a record's length 24, as TensorFlow's files begin.
+        assert_eq!(masked_crc(&24u64.to_le_bytes()), [0xa3, 0x7f, 0x4b, 0x22]);
+    }
+}
