@@ -142,7 +142,7 @@ fn count(text: &str) -> Result<i64, Failure> {
         _ => (&lower[..], 1.0),
     };
     let steps = number.parse::<f64>().map_or(f64::NAN, |x| x * unit);
-    if steps >= 1.0 && steps <= 1e15 && steps.fract() == 0.0 {
+    if (1.0..=1e15).contains(&steps) && steps.fract() == 0.0 {
         Ok(steps as i64)
     } else {
         Err(Failure::input(format!(
@@ -194,6 +194,8 @@ struct Progress<'a, W: Write> {
     before: u64,
     expected: u64,
     last_test: String,
+    /// Steps and seconds at the last line, for the speed since then.
+    last_line: (u64, f64),
 }
 
 impl<'a, W: Write> Progress<'a, W> {
@@ -219,6 +221,7 @@ impl<'a, W: Write> Progress<'a, W> {
             before: 0,
             expected: 0,
             last_test: String::new(),
+            last_line: (0, 0.0),
         }
     }
 
@@ -241,7 +244,9 @@ impl<'a, W: Write> Progress<'a, W> {
             );
             self.bar.set_message(self.last_test.clone());
             if !self.quiet && self.bar.is_hidden() {
-                let speed = g.env_steps as f64 / g.seconds;
+                let (steps, seconds) =
+                    std::mem::replace(&mut self.last_line, (g.env_steps, g.seconds));
+                let speed = (g.env_steps - steps) as f64 / (g.seconds - seconds);
                 let left = self.steps.saturating_sub(g.env_steps) as f64 / speed;
                 writeln!(
                     self.output,
@@ -301,12 +306,16 @@ impl<'a, W: Write> Progress<'a, W> {
         writeln!(o, "  saved  {path}")?;
         writeln!(o, "next:")?;
         writeln!(o, "  ecrl eval {path}    how good the best policy is")?;
-        if config.steps < 1_000_000 {
-            let hours = duration(total / trainer.env_steps().max(1) as f64 * 1e6);
+        if config.steps < 1_000_000 && trainer.grad_steps() > 0 {
+            // Updates take the time, and they begin late: count by them.
+            let per_step =
+                total / trainer.grad_steps() as f64 * config.learner.grad_steps_per_env_step;
             writeln!(
                 o,
-                "  ecrl train {} --algo {} --steps 1e6 --out {path}-full    the paper's length, about {hours} here",
-                config.task, config.algorithm
+                "  ecrl train {} --algo {} --out {path}-full    the paper's 1e6 steps, about {} here",
+                config.task,
+                config.algorithm,
+                duration(1e6 * per_step)
             )?;
         }
         writeln!(o, "  ecrl tasks    the other robots; ecrl algorithms    the other algorithms")

@@ -146,3 +146,243 @@ fn bench_tasks_measures_every_task() {
         }
     }
 }
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ecrl-test-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn list(&self, name: &str) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(self.0.join(name))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Options of a run that takes a second.
+const SHORT: [&str; 10] = [
+    "--steps",
+    "600",
+    "--set",
+    "learning_starts=200",
+    "--set",
+    "hidden=[32,32]",
+    "--set",
+    "batch=32",
+    "--set",
+    "test.every=0",
+];
+
+fn train(args: &[&str]) -> Output {
+    let output = ecrl(&[&["train"], args, &SHORT].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+#[test]
+fn train_writes_a_run_that_eval_and_config_read_back() {
+    let folder = Folder::new("train");
+    let run = folder.path("run");
+    let args = [
+        "Hopper-v4",
+        "--algo",
+        "rcpo",
+        "--constraint",
+        "torque<=0.3",
+        "--constraint",
+        "velocity<=25",
+    ];
+    let output = train(&[&args[..], &["--out", &run]].concat());
+    for expected in ["reward", "torque", "velocity", "λ", "saved", "next:", "ecrl eval"] {
+        assert!(stdout(&output).contains(expected), "{expected}: {}", stdout(&output));
+    }
+    let files = folder.list("run");
+    assert_eq!(files.len(), 5, "{files:?}");
+    assert_eq!(files[..2], ["best.safetensors", "config.toml"]);
+    assert!(files[2].starts_with("events.out.tfevents."));
+    assert_eq!(files[3..], ["metrics.jsonl", "policy.safetensors"]);
+
+    let metrics = std::fs::read_to_string(folder.path("run/metrics.jsonl")).unwrap();
+    let mut steps = 0;
+    for (i, line) in metrics.lines().enumerate() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["generation"], i + 1);
+        assert!(line["env_steps"].as_u64().unwrap() > steps);
+        steps = line["env_steps"].as_u64().unwrap();
+        assert_eq!(line["learner_cost"].as_array().unwrap().len(), 2);
+        assert_eq!(line["lambda_learner"].as_array().unwrap().len(), 2);
+    }
+    assert!(steps >= 600);
+
+    let report: Value = serde_json::from_slice(&ecrl(&["eval", &run, "--json"]).stdout).unwrap();
+    assert_eq!(report["task"], "hopper");
+    assert_eq!(report["episodes"], 20);
+    assert_eq!(report["constraints"][0]["constraint"], "mean(torque)<=0.3");
+    let last = ecrl(&["eval", &run, "--policy", "final", "--episodes", "3"]);
+    assert!(stdout(&last).contains("feasible"), "{last:?}");
+
+    // The configuration alone repeats the run, to the bit.
+    let again = folder.path("again");
+    let config = folder.path("run/config.toml");
+    let output =
+        ecrl(&["train", "--config", &config, "--out", &again, "--threads", "1", "--quiet"]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    for name in ["config.toml", "policy.safetensors", "best.safetensors"] {
+        let read = |run: &str| std::fs::read(folder.path(&format!("{run}/{name}"))).unwrap();
+        assert!(read("run") == read("again"), "{name} differs");
+    }
+}
+
+#[test]
+fn a_run_is_replaced_only_by_force_and_only_its_own_files() {
+    let folder = Folder::new("force");
+    let run = folder.path("run");
+    train(&["swimmer", "--algo", "sac", "--out", &run]);
+    std::fs::write(folder.path("run/notes.txt"), "mine").unwrap();
+    let before = std::fs::read(folder.path("run/metrics.jsonl")).unwrap();
+    let expected =
+        format!("{run} holds a run already: choose another --out, or --force to replace it");
+    fails(&["train", "swimmer", "--out", &run], 2, &expected);
+    assert_eq!(std::fs::read(folder.path("run/metrics.jsonl")).unwrap(), before);
+    train(&["swimmer", "--algo", "sac", "--seed", "1", "--out", &run, "--force"]);
+    assert_ne!(std::fs::read(folder.path("run/metrics.jsonl")).unwrap(), before);
+    assert_eq!(folder.list("run").len(), 6);
+}
+
+#[test]
+fn bad_training_input_gets_one_line_and_writes_nothing() {
+    let folder = Folder::new("bad");
+    let run = folder.path("run");
+    let torn = Temporary::new("torn.toml", b"steps = [");
+    let torn_message = format!("{}: not valid TOML: line 1: ", torn.path());
+    for (args, expected) in [
+        (&["hoper"][..], "unknown task 'hoper': did you mean hopper?"),
+        (&[], "no task given: expected one of those `ecrl tasks` lists"),
+        (&["ant", "--algo", "rpco"], "unknown algorithm 'rpco': did you mean 'rcpo'?"),
+        (
+            &["ant", "--steps", "-5"],
+            "--steps is '-5'; expected a whole number from 1 on, as in 200000, 50k or 1e6",
+        ),
+        (
+            &["ant", "--constraint", "torque<=x"],
+            "constraint 'torque<=x': expected a finite number after '<=', got 'x'",
+        ),
+        (&["ant", "--set", "alpah=1"], "unknown key 'alpah': did you mean 'sac.alpha'?"),
+        (&["ant", "--set", "gamma=2"], "sac.gamma is 2; expected a number from 0 to 1"),
+        (
+            &["ant", "--config", "/nowhere.toml"],
+            "/nowhere.toml: No such file or directory (os error 2)",
+        ),
+        (&["ant", "--config", torn.path()], &torn_message),
+    ] {
+        let output = ecrl(&[&["train", "--out", &run], args].concat());
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        assert!(message.starts_with(&format!("error: {expected}")), "{args:?}: {message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+    assert!(!Path::new(&run).exists());
+    fails(&["eval", &run], 2, &format!("{run} is not a run: it holds no config.toml"));
+    let output = ecrl(&["train", "ant", "--steps", "10", "--out", "/proc/nowhere"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.starts_with("error: /proc/nowhere: "), "{message}");
+}
+
+#[test]
+fn policies_are_checked_before_use() {
+    let folder = Folder::new("policies");
+    let (hopper, swimmer) = (folder.path("hopper"), folder.path("swimmer"));
+    train(&["hopper", "--algo", "sac", "--out", &hopper]);
+    train(&["swimmer", "--algo", "sac", "--out", &swimmer]);
+    let best = folder.path("hopper/best.safetensors");
+    std::fs::copy(folder.path("swimmer/best.safetensors"), &best).unwrap();
+    fails(&["eval", &hopper], 2, &format!("{best}: a policy of swimmer; expected one of hopper"));
+    std::fs::write(&best, b"nonsense").unwrap();
+    let message = String::from_utf8(ecrl(&["eval", &hopper]).stderr).unwrap();
+    assert!(message.starts_with(&format!("error: {best}: not a safetensors file")), "{message}");
+    std::fs::remove_file(&best).unwrap();
+    let expected = format!("{best}: cannot read it: No such file or directory (os error 2)");
+    fails(&["eval", &hopper], 2, &expected);
+}
+
+#[test]
+fn ctrl_c_writes_what_there_is_and_exits_with_130() {
+    let folder = Folder::new("ctrl-c");
+    let run = folder.path("run");
+    let child = Command::new(env!("CARGO_BIN_EXE_ecrl"))
+        .args(["train", "half-cheetah", "--algo", "sac", "--out", &run])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first generation's updates take a minute: the signal comes in the midst of them.
+    let config = folder.path("run/config.toml");
+    while !Path::new(&config).exists() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(stdout(&output).contains("stopped sac on half-cheetah"), "{}", stdout(&output));
+    assert!(stdout(&output).contains(&run));
+    let last = ecrl(&["eval", &run, "--policy", "final", "--episodes", "1"]);
+    assert!(last.status.success(), "{last:?}");
+}
+
+#[test]
+fn a_full_disk_stops_training_and_leaves_no_half_policy() {
+    // A file system of 200 kB; without the right to mount one, there is nothing to try.
+    let folder = Folder::new("full");
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=200k", "tmpfs", folder.0.to_str().unwrap()])
+        .output();
+    if !mount.is_ok_and(|output| output.status.success()) {
+        eprintln!("not tried: mount is not allowed here");
+        return;
+    }
+    let run = folder.path("run");
+    let output = ecrl(
+        &[&["train", "hopper", "--algo", "sac", "--out", &run][..], &["--steps", "600"]].concat(),
+    );
+    let files = folder.list("run");
+    Command::new("umount").arg(&folder.0).status().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("best.safetensors: No space left on device"), "{message}");
+    assert!(
+        !files.iter().any(|name| name.ends_with(".part") || name.ends_with(".safetensors")),
+        "{files:?}"
+    );
+}
+
+#[test]
+fn bench_update_reports_every_figure() {
+    let output = ecrl(&["bench", "update", "--json", "--threads", "1", "--rounds", "1"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for figure in ["threads", "ms_per_update", "gflops", "gemm_peak_gflops", "ratio", "action_us"] {
+        assert!(report[figure].as_f64().unwrap() > 0.0, "{report}");
+    }
+    assert_eq!(report["precision"], "f32");
+}

@@ -196,6 +196,11 @@ impl Trainer {
         self.env_steps
     }
 
+    /// Updates so far.
+    pub fn grad_steps(&self) -> u64 {
+        self.grad_steps
+    }
+
     /// Whether all steps have been taken.
     pub fn is_done(&self) -> bool {
         self.env_steps >= self.config.steps

@@ -1,0 +1,179 @@
+//! Every algorithm learns the point mass in seconds, and does what its name promises.
+
+use cmdp::{Constraint, Env, EnvSpec, PointMass, Rng, StateError, Step};
+use ecrl::config::{Config, Layers};
+use ecrl::trainer::{Generation, TrainError, Trainer};
+
+/// The best return under `force<=0.1`, and without a constraint: see [`PointMass`].
+const CONSTRAINED: f64 = 42.8;
+const UNCONSTRAINED: f64 = 51.0;
+
+fn config(algorithm: &str) -> Config {
+    let mut layers = Layers::default();
+    layers
+        .toml(
+            r#"
+            task = "point-mass"
+            steps = 15000
+            constraints = ["force<=0.1"]
+            [learner]
+            learning_starts = 1000
+            [sac]
+            hidden = [64, 64]
+            batch = 128
+            alpha = 0.02
+            tau = 0.01
+            actor_lr = 1e-3
+            critic_lr = 1e-3
+            [replay]
+            capacity = 4000
+            [multipliers]
+            lambda = 0.5
+            eta = 2.0
+            "#,
+        )
+        .unwrap();
+    layers.set("algorithm", algorithm);
+    layers.build().unwrap()
+}
+
+fn env(config: &Config) -> Box<dyn Env> {
+    let constraints = Constraint::parse_all(&config.constraints, &PointMass::COSTS).unwrap();
+    Box::new(PointMass::new(constraints).unwrap())
+}
+
+fn train(config: Config, threads: usize) -> (Trainer, Vec<Generation>) {
+    let make = || Ok(env(&config));
+    let mut trainer = Trainer::new::<TrainError>(config.clone(), threads, make).unwrap();
+    let mut generations = Vec::new();
+    while !trainer.is_done() {
+        generations.push(trainer.generation(&mut |_| true).unwrap());
+    }
+    (trainer, generations)
+}
+
+#[test]
+fn rcpo_keeps_the_constraint_and_sac_earns_more_by_breaking_it() {
+    let (rcpo, rcpo_log) = train(config("rcpo"), 2);
+    let best = rcpo.best().unwrap();
+    assert_eq!(best.violation, 0.0);
+    assert!(best.reward > 0.9 * CONSTRAINED, "{}", best.reward);
+    let last = rcpo_log.last().unwrap();
+    assert_eq!(last.feasible, Some(true), "{last:?}");
+    assert!(last.learner_reward.unwrap() > 0.85 * CONSTRAINED, "{last:?}");
+    // λ* = 2.5 at ε = 0.1: the slope of the best return over the force spent.
+    assert!((1.0..4.0).contains(&last.lambda_learner[0]), "{last:?}");
+
+    let (_, sac_log) = train(config("sac"), 2);
+    let last = sac_log.last().unwrap();
+    assert!(last.learner_reward.unwrap() > 0.95 * UNCONSTRAINED, "{last:?}");
+    assert!(last.learner_cost.as_ref().unwrap()[0] > 0.2, "{last:?}");
+    assert_eq!(last.lambda_learner, [0.0]);
+}
+
+/// A run cut short, for tests that do not need to learn.
+fn short(algorithm: &str) -> Config {
+    Config { steps: 2000, ..config(algorithm) }
+}
+
+fn without_time(mut log: Vec<Generation>) -> Vec<Generation> {
+    log.iter_mut().for_each(|g| g.seconds = 0.0);
+    log
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() {
+    let (one, one_log) = train(short("rcpo"), 1);
+    let (two, two_log) = train(short("rcpo"), 2);
+    assert_eq!(without_time(one_log.clone()), without_time(two_log));
+    assert_eq!(one.policy().to_bytes(), two.policy().to_bytes());
+    let (_, other) = train(Config { seed: 1, ..short("rcpo") }, 2);
+    assert_ne!(without_time(one_log), without_time(other));
+}
+
+#[test]
+fn several_constraints_each_have_a_multiplier() {
+    let constraints = vec!["force<=0.1".into(), "sum(force)<=1000".into()];
+    let (_, log) = train(Config { constraints, ..short("rcpo") }, 2);
+    let lambda = &log.last().unwrap().lambda_learner;
+    assert!(lambda[0] > 0.5, "broken, so it rises: {lambda:?}");
+    assert_eq!(lambda[1], 0.0, "kept by far, so it falls to zero");
+}
+
+#[test]
+fn updates_and_multipliers_wait_for_enough_transitions() {
+    let (_, log) = train(short("rcpo"), 2);
+    for g in &log {
+        let waiting = g.replay < 1000;
+        assert_eq!(g.grad_steps == 0, waiting, "{g:?}");
+        assert_eq!(g.lambda_learner == [0.5], waiting, "{g:?}");
+    }
+    let first = log.iter().position(|g| g.grad_steps > 0).unwrap();
+    for pair in log[first..].windows(2) {
+        assert_eq!(pair[1].grad_steps - pair[0].grad_steps, pair[1].env_steps - pair[0].env_steps);
+    }
+}
+
+/// Pays something that is not a number after a while, as no environment should.
+struct Poisoned(Box<dyn Env>, u32);
+
+impl Env for Poisoned {
+    fn spec(&self) -> &EnvSpec {
+        self.0.spec()
+    }
+
+    fn reset(&mut self, rng: &mut Rng, obs: &mut [f64]) {
+        self.0.reset(rng, obs);
+    }
+
+    fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
+        self.1 += 1;
+        let step = self.0.step(action, obs, costs);
+        Step { reward: if self.1 > 1500 { f64::NAN } else { step.reward }, ..step }
+    }
+
+    fn capture(&self) -> Vec<f64> {
+        self.0.capture()
+    }
+
+    fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
+        self.0.restore(state, obs)
+    }
+}
+
+#[test]
+fn a_nan_stops_the_run_with_step_and_tensor_and_keeps_the_last_good_policy() {
+    let config = config("sac");
+    let make = || Ok(Box::new(Poisoned(env(&config), 0)) as Box<dyn Env>);
+    let mut trainer = Trainer::new::<TrainError>(config.clone(), 1, make).unwrap();
+    let mut good = trainer.policy();
+    let error = loop {
+        match trainer.generation(&mut |_| true) {
+            Ok(_) => good = trainer.policy(),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(
+        error.starts_with("update ") && error.contains("critic1.0.weight is not finite"),
+        "{error}"
+    );
+    assert_eq!(trainer.policy().actor, good.actor);
+    assert!(good.actor.params().iter().all(|x| x.is_finite()));
+}
+
+#[test]
+fn a_generation_can_be_stopped_between_updates() {
+    let config = config("sac");
+    let make = || Ok(env(&config));
+    let mut trainer = Trainer::new::<TrainError>(config.clone(), 1, make).unwrap();
+    let mut calls = 0;
+    while calls == 0 {
+        let generation = trainer.generation(&mut |_| {
+            calls += 1;
+            calls < 3
+        });
+        let generation = generation.unwrap();
+        assert_eq!(generation.grad_steps, calls);
+    }
+    assert_eq!(calls, 3);
+}
