@@ -12,7 +12,7 @@ use ecrl::config::{Config, Layers};
 use ecrl::constraint::feasible;
 use ecrl::run::{self, RunDir};
 use ecrl::trainer::{Generation, Trainer};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use robots::{COSTS, Robot, Task};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -23,7 +23,7 @@ use crate::threads;
 pub struct TrainArgs {
     /// The task, as listed by `ecrl tasks`
     task: Option<String>,
-    /// The algorithm, as listed by `ecrl algorithms` [default: rcpo]
+    /// The algorithm, as listed by `ecrl algorithms` [default: ecrl]
     #[arg(long)]
     algo: Option<String>,
     /// Environment steps, as in 200000, 50k or 1e6 [default: 1e6]
@@ -36,6 +36,10 @@ pub struct TrainArgs {
     /// for none [default: torque<=0.4]
     #[arg(long = "constraint", value_name = "CONSTRAINT")]
     constraints: Vec<String>,
+    /// The fixed penalty of erl-shaped and sr-shaped, or where an adaptive one starts
+    /// [default: 0.001]
+    #[arg(long)]
+    lambda: Option<f64>,
     /// Threads; the result does not depend on them [default: all]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -76,7 +80,7 @@ pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
     while !trainer.is_done() && !stop.asked() {
         match trainer.generation(&mut |share| progress.tick(share) && !stop.asked()) {
             Ok(generation) => {
-                run.record(&generation)?;
+                run.record(&generation, trainer.census())?;
                 if let (true, Some(best)) = (generation.new_best, trainer.best()) {
                     run.save_policy(run::BEST, &best.policy)?;
                 }
@@ -122,6 +126,9 @@ fn config(args: &TrainArgs) -> Result<Config, Failure> {
         layers.set("constraints", Vec::<String>::new());
     } else if !args.constraints.is_empty() {
         layers.set("constraints", args.constraints.clone());
+    }
+    if let Some(lambda) = args.lambda {
+        layers.set("multipliers.lambda", lambda);
     }
     for assignment in &args.set {
         layers.assign(assignment)?;
@@ -206,8 +213,12 @@ impl<'a, W: Write> Progress<'a, W> {
             false => ProgressBar::hidden(),
         };
         let style =
-            "{bar:24} {percent:>3}%  {human_pos}/{human_len} steps  {per_sec}  eta {eta}  {msg}";
-        bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+            "{bar:20} {percent:>3}%  {human_pos}/{human_len} steps  {speed}  eta {eta}  {msg}";
+        let style = ProgressStyle::with_template(style).expect("a valid template");
+        let speed = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = write!(out, "{:.0}/s", state.per_sec());
+        };
+        bar.set_style(style.with_key("speed", speed));
         if !quiet {
             bar.set_message(format!("{} on {}", config.algorithm, config.task));
             bar.enable_steady_tick(Duration::from_millis(500));
@@ -237,10 +248,12 @@ impl<'a, W: Write> Progress<'a, W> {
         self.before = g.env_steps;
         self.bar.set_position(g.env_steps.min(self.steps));
         if let (Some(reward), Some(cost)) = (g.learner_reward, &g.learner_cost) {
+            let kept = g.population_feasible.map(|x| format!("  feasible {:.0} %", 100.0 * x));
             self.last_test = format!(
-                "reward {reward:.1}  {}{}",
+                "reward {reward:.1}  {}{}{}",
                 costs(cost, &self.constraints),
-                multipliers(&g.lambda_learner, &self.constraints)
+                multipliers(&g.lambda_learner, &self.constraints),
+                kept.unwrap_or_default()
             );
             self.bar.set_message(self.last_test.clone());
             if !self.quiet && self.bar.is_hidden() {

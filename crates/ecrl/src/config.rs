@@ -29,6 +29,8 @@ pub struct Config {
     pub learner: LearnerConfig,
     /// The learner's networks and updates.
     pub sac: SacConfig,
+    /// The population, for algorithms that have one.
+    pub evolution: EvolutionConfig,
     /// The replay buffer.
     pub replay: ReplayConfig,
     /// The Lagrange multipliers.
@@ -49,6 +51,25 @@ pub struct LearnerConfig {
     pub grad_steps_per_env_step: f64,
 }
 
+/// The population.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvolutionConfig {
+    /// Actors μ in the population. Authors' code: 10.
+    pub population: usize,
+    /// Actors that pass on unchanged; more keeps more and explores less. Authors' code: 2.
+    pub elites: usize,
+    /// Entrants of a tournament; more favours the best. Authors' code: 3.
+    pub tournament: usize,
+    /// Stochastic ranking's tolerance P_f: how often reward decides although a constraint is
+    /// broken. Runarsson & Yao: 0.45.
+    pub pf: f64,
+    /// The probability p_m that an actor mutates. Paper: 0.9.
+    pub mutation: f64,
+    /// Generations ω between two copies of the learner into the population. Paper: 1.
+    pub sync_period: u64,
+}
+
 /// The replay buffer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,10 +82,16 @@ pub struct ReplayConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MultiplierConfig {
-    /// The learner's multiplier at the start. Paper: 0.001.
+    /// The learner's multiplier at the start, and the fixed one. Paper: 0.001.
     pub lambda: f64,
+    /// An actor's own multiplier starts uniformly between 0 and this. Paper: 1.
+    pub actor_lambda: f64,
     /// Learning rate η of adaptive multipliers; more reacts faster and overshoots. Paper: 1e-5.
     pub eta: f64,
+    /// Episodes whose J_C the constraint buffer keeps, the newest. Paper: 100.
+    pub buffer: usize,
+    /// Episodes drawn from it for one update of an actor's multiplier. Paper: 32.
+    pub buffer_batch: usize,
 }
 
 /// Tests during training.
@@ -83,7 +110,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             task: String::new(),
-            algorithm: "rcpo".into(),
+            algorithm: "ecrl".into(),
             steps: 1_000_000,
             seed: 0,
             constraints: vec!["torque<=0.4".into()],
@@ -93,8 +120,22 @@ impl Default for Config {
                 grad_steps_per_env_step: 1.0,
             },
             sac: SacConfig::default(),
+            evolution: EvolutionConfig {
+                population: 10,
+                elites: 2,
+                tournament: 3,
+                pf: 0.45,
+                mutation: 0.9,
+                sync_period: 1,
+            },
             replay: ReplayConfig { capacity: 1_000_000 },
-            multipliers: MultiplierConfig { lambda: 0.001, eta: 1e-5 },
+            multipliers: MultiplierConfig {
+                lambda: 0.001,
+                actor_lambda: 1.0,
+                eta: 1e-5,
+                buffer: 100,
+                buffer_batch: 32,
+            },
             test: TestConfig { episodes: 5, every: 1000, sample: false },
         }
     }
@@ -307,7 +348,7 @@ impl Config {
     /// Checks every value against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.algorithm()?;
-        let Self { learner, sac, replay, multipliers, test, .. } = self;
+        let Self { learner, sac, evolution, replay, multipliers, test, .. } = self;
         let check = |ok: bool, key, value: &dyn std::fmt::Display, expected| match ok {
             true => Ok(()),
             false => Err(ConfigError::Range { key, value: value.to_string(), expected }),
@@ -355,6 +396,55 @@ impl Config {
         )?;
         check(positive(sac.actor_lr), "sac.actor_lr", &sac.actor_lr, "a number above 0")?;
         check(positive(sac.critic_lr), "sac.critic_lr", &sac.critic_lr, "a number above 0")?;
+        check(
+            evolution.population >= 2,
+            "evolution.population",
+            &evolution.population,
+            "at least 2",
+        )?;
+        check(
+            (1..evolution.population).contains(&evolution.elites),
+            "evolution.elites",
+            &evolution.elites,
+            "at least 1 and fewer than evolution.population",
+        )?;
+        check(
+            evolution.tournament > 0,
+            "evolution.tournament",
+            &evolution.tournament,
+            "at least 1",
+        )?;
+        check(
+            (0.0..=1.0).contains(&evolution.pf),
+            "evolution.pf",
+            &evolution.pf,
+            "a number from 0 to 1",
+        )?;
+        check(
+            (0.0..=1.0).contains(&evolution.mutation),
+            "evolution.mutation",
+            &evolution.mutation,
+            "a number from 0 to 1",
+        )?;
+        check(
+            evolution.sync_period > 0,
+            "evolution.sync_period",
+            &evolution.sync_period,
+            "at least 1",
+        )?;
+        check(
+            multipliers.actor_lambda >= 0.0 && multipliers.actor_lambda.is_finite(),
+            "multipliers.actor_lambda",
+            &multipliers.actor_lambda,
+            "a number from 0 on",
+        )?;
+        check(multipliers.buffer > 0, "multipliers.buffer", &multipliers.buffer, "at least 1")?;
+        check(
+            (1..=multipliers.buffer).contains(&multipliers.buffer_batch),
+            "multipliers.buffer_batch",
+            &multipliers.buffer_batch,
+            "at least 1 and at most multipliers.buffer",
+        )?;
         check(
             multipliers.lambda >= 0.0 && multipliers.lambda.is_finite(),
             "multipliers.lambda",
@@ -429,6 +519,15 @@ mod tests {
                 "capacity=100",
                 "learner.learning_starts is 5000; expected at least 1 and at most replay.capacity",
             ),
+            (
+                "elites=10",
+                "evolution.elites is 10; expected at least 1 and fewer than evolution.population",
+            ),
+            (
+                "buffer_batch=200",
+                "multipliers.buffer_batch is 200; expected at least 1 and at most multipliers.buffer",
+            ),
+            ("pf=-1", "evolution.pf is -1; expected a number from 0 to 1"),
             ("algorithm=rpco", "unknown algorithm 'rpco': did you mean 'rcpo'?"),
         ] {
             assert_eq!(built(&[assignment]).unwrap_err(), expected);

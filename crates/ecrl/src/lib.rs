@@ -2,7 +2,8 @@
 //!
 //! - [`config`]: every value a run depends on; the defaults are the paper's.
 //! - [`algorithm`]: the table of algorithms.
-//! - [`trainer`]: the training loop.
+//! - [`trainer`]: the training loop, Algorithm 1 of the paper.
+//! - [`ranking`], [`variation`]: how the population evolves.
 //! - [`sac`]: the learner; [`replay`]: what it learns from; [`constraint`]: its multipliers.
 //! - [`rollout`]: playing episodes on all threads.
 //! - [`policy`], [`run`], [`tensorboard`]: what a run leaves on disk.
@@ -16,9 +17,11 @@ pub mod config;
 pub mod constraint;
 pub mod evaluate;
 pub mod policy;
+pub mod ranking;
 pub mod replay;
 pub mod rollout;
 pub mod run;
 pub mod sac;
 pub mod tensorboard;
 pub mod trainer;
+pub mod variation;

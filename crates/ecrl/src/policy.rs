@@ -116,8 +116,7 @@ impl Policy {
     pub fn to_bytes(&self) -> Vec<u8> {
         let sizes = self.actor.sizes();
         let about = About { hidden: sizes[1..sizes.len() - 1].to_vec(), ..self.about.clone() };
-        let mut store = Store::default();
-        store.about = serde_json::to_string(&about).expect("plain data");
+        let mut store = Store::new(serde_json::to_string(&about).expect("plain data"));
         store.add_mlp("actor", &self.actor);
         store.to_bytes()
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! config.toml          every value in force; loadable as a configuration
 //! metrics.jsonl        one JSON object for each generation
+//! population.jsonl     the population of each generation, where there is one
 //! events.out.tfevents* the same for TensorBoard
 //! policy.safetensors   the learner's policy at the end
 //! best.safetensors     the best policy that kept every constraint
@@ -20,10 +21,11 @@ use cmdp::Constraint;
 use crate::config::{Config, ConfigError, Layers};
 use crate::policy::Policy;
 use crate::tensorboard::EventFile;
-use crate::trainer::Generation;
+use crate::trainer::{Census, Generation};
 
 const CONFIG: &str = "config.toml";
 const METRICS: &str = "metrics.jsonl";
+const POPULATION: &str = "population.jsonl";
 /// The learner's policy at the end.
 pub const POLICY: &str = "policy.safetensors";
 /// The best policy that kept every constraint.
@@ -34,6 +36,8 @@ pub const BEST: &str = "best.safetensors";
 pub struct RunDir {
     path: PathBuf,
     metrics: File,
+    /// Made with the first population.
+    population: Option<File>,
     events: EventFile,
     constraints: Vec<Constraint>,
 }
@@ -84,8 +88,13 @@ impl RunDir {
         fs::create_dir_all(path).map_err(io)?;
         let metrics = File::create(path.join(METRICS)).map_err(io)?;
         let events = EventFile::create(path).map_err(io)?;
-        let run =
-            Self { path: path.to_owned(), metrics, events, constraints: constraints.to_vec() };
+        let run = Self {
+            path: path.to_owned(),
+            metrics,
+            population: None,
+            events,
+            constraints: constraints.to_vec(),
+        };
         run.write(CONFIG, config.to_toml().as_bytes())?;
         Ok(run)
     }
@@ -95,14 +104,27 @@ impl RunDir {
         &self.path
     }
 
-    /// Adds a generation to the logs.
-    pub fn record(&mut self, generation: &Generation) -> Result<(), RunError> {
-        let mut line = serde_json::to_vec(generation).expect("plain data");
-        line.push(b'\n');
-        let io = |path: &Path, error| RunError::Io { path: path.to_owned(), error };
-        self.metrics.write_all(&line).map_err(|e| io(&self.path.join(METRICS), e))?;
+    /// Adds a generation, and its population where there is one, to the logs.
+    pub fn record(
+        &mut self,
+        generation: &Generation,
+        census: Option<&Census>,
+    ) -> Result<(), RunError> {
         let scalars = self.scalars(generation);
-        self.events.append(generation.env_steps, &scalars).map_err(|e| io(&self.path, e))
+        let Self { path, metrics, population, events, .. } = self;
+        let io = |name: &str, error| RunError::Io { path: path.join(name), error };
+        append(metrics, generation).map_err(|error| io(METRICS, error))?;
+        if let Some(census) = census {
+            let file = match population {
+                Some(file) => file,
+                None => {
+                    let file = File::create(path.join(POPULATION));
+                    population.insert(file.map_err(|error| io(POPULATION, error))?)
+                }
+            };
+            append(file, census).map_err(|error| io(POPULATION, error))?;
+        }
+        events.append(generation.env_steps, &scalars).map_err(|error| io("", error))
     }
 
     /// Stores a policy as [`POLICY`] or [`BEST`].
@@ -124,6 +146,9 @@ impl RunDir {
         ];
         let optional = [
             ("test/reward", g.learner_reward),
+            ("champion/reward", g.champion_reward),
+            ("population/reward", g.population_reward_mean),
+            ("population/feasible", g.population_feasible),
             ("train/critic_loss", g.critic_loss),
             ("train/actor_loss", g.actor_loss),
             ("train/entropy", g.entropy),
@@ -131,6 +156,9 @@ impl RunDir {
         scalars.extend(optional.into_iter().filter_map(|(tag, x)| Some((tag.into(), x?))));
         let by_constraint = [
             ("test", g.learner_cost.as_ref()),
+            ("champion", g.champion_cost.as_ref()),
+            ("population", g.population_cost_mean.as_ref()),
+            ("population_lambda", g.lambda_mean.as_ref()),
             ("rollout", Some(&g.rollout_cost)),
             ("lambda", Some(&g.lambda_learner)),
         ];
@@ -161,12 +189,18 @@ fn clear(path: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let ours = [CONFIG, METRICS, POLICY, BEST].contains(&&*name);
+        let ours = [CONFIG, METRICS, POPULATION, POLICY, BEST].contains(&&*name);
         if ours || name.starts_with("events.out.tfevents.") {
             fs::remove_file(entry.path())?;
         }
     }
     Ok(())
+}
+
+fn append(file: &mut File, line: &impl serde::Serialize) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(line).expect("plain data");
+    bytes.push(b'\n');
+    file.write_all(&bytes)
 }
 
 /// Writes a file so that it appears whole or not at all.

@@ -4,23 +4,30 @@ use std::time::{Duration, Instant};
 
 use cmdp::{Constraint, ConstraintError, Env, EnvSpec};
 use nets::Mlp;
+use rand::RngExt as _;
 use serde::Serialize;
 
 use crate::algorithm::{Algorithm, Multipliers};
-use crate::config::{Config, ConfigError};
-use crate::constraint::{feasible, raise, violation};
+use crate::config::{Config, ConfigError, MultiplierConfig};
+use crate::constraint::{ConstraintBuffer, feasible, raise, violation};
 use crate::policy::{About, Policy};
+use crate::ranking::Ranking;
 use crate::replay::Replay;
 use crate::rollout::{Choice, Rollout, Stage, Ticket};
 use crate::sac::{Losses, Sac};
+use crate::variation::{Descent, Origin, vary};
 
 /// The streams of randomness of a run; a key is `[seed, stream, generation, index]`.
 #[derive(Clone, Copy)]
 enum Stream {
     Init,
+    Population,
     Learner,
-    Test,
+    Evolution,
     Update,
+    Multipliers,
+    TestLearner,
+    TestChampion,
 }
 
 /// What one generation brought: one line of `metrics.jsonl`.
@@ -43,12 +50,26 @@ pub struct Generation {
     pub learner_cost: Option<Vec<f64>>,
     /// Whether the learner's mean J_C kept every constraint in the test.
     pub feasible: Option<bool>,
+    /// The champion's mean return in the test: the first of this generation's ranking.
+    pub champion_reward: Option<f64>,
+    /// The champion's mean J_C in the test.
+    pub champion_cost: Option<Vec<f64>>,
     /// The mean return of the learner's own sampled episodes.
     pub rollout_reward: f64,
     /// Their mean J_C.
     pub rollout_cost: Vec<f64>,
+    /// The mean return of the population's episodes.
+    pub population_reward_mean: Option<f64>,
+    /// Their mean J_C.
+    pub population_cost_mean: Option<Vec<f64>>,
+    /// The share of the population that kept every constraint.
+    pub population_feasible: Option<f64>,
     /// The learner's multipliers after the generation.
     pub lambda_learner: Vec<f64>,
+    /// The mean over the population of the multipliers its transitions were stored with.
+    pub lambda_mean: Option<Vec<f64>>,
+    /// What became of the copy of the learner in the population.
+    pub learner_copy: Option<Fate>,
     /// Means over the generation's updates.
     pub critic_loss: Option<f64>,
     /// The actor's loss.
@@ -61,6 +82,62 @@ pub struct Generation {
     pub replay: usize,
     /// Whether this generation's test gave the best policy so far.
     pub new_best: bool,
+}
+
+/// What became of the copy of the learner when the population it joined was ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// It was among the elites.
+    Elite,
+    /// It won a tournament.
+    Selected,
+    /// It was overwritten.
+    Discarded,
+}
+
+/// How often the learner's copy met each fate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Fates {
+    /// Among the elites.
+    pub elite: u64,
+    /// Won a tournament.
+    pub selected: u64,
+    /// Overwritten.
+    pub discarded: u64,
+}
+
+/// One actor of the population, as it was ranked: part of a line of `population.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Individual {
+    /// Its slot.
+    pub slot: usize,
+    /// Its place in the ranking, from 0.
+    pub rank: usize,
+    /// Whether it passed on unchanged.
+    pub elite: bool,
+    /// The return of its episode.
+    pub reward: f64,
+    /// J_C of its episode.
+    pub cost: Vec<f64>,
+    /// Its violation φ.
+    pub violation: f64,
+    /// The multipliers its transitions were stored with.
+    pub lambda: Vec<f64>,
+    /// How it came about, from which slots of the generation before.
+    #[serde(flatten)]
+    pub descent: Descent,
+}
+
+/// The population of one generation: a line of `population.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Census {
+    /// The generation.
+    pub generation: u64,
+    /// How often the learner's copy met each fate so far.
+    pub learner_copies: Fates,
+    /// Every actor, best first.
+    pub individuals: Vec<Individual>,
 }
 
 /// The best policy so far: the highest reward of those that kept every constraint, or until there
@@ -123,8 +200,19 @@ pub struct Trainer {
     stage: Stage,
     sac: Sac,
     replay: Replay,
+    population: Vec<Mlp>,
+    /// Where each actor of the population comes from.
+    descents: Vec<Descent>,
     /// The learner's multipliers λ_π.
     lambda: Vec<f64>,
+    /// The multipliers λ_k of each slot of the population.
+    slot_lambda: Vec<Vec<f64>>,
+    /// B_C.
+    constraint_buffer: ConstraintBuffer,
+    /// The slot that holds a copy of the learner that has not been ranked yet.
+    injected: Option<usize>,
+    fates: Fates,
+    census: Option<Census>,
     generation: u64,
     env_steps: u64,
     grad_steps: u64,
@@ -157,14 +245,29 @@ impl Trainer {
         let (obs, action, constraints) = (spec.observation, spec.action, spec.constraints.len());
         let mut rng = cmdp::rng([config.seed, Stream::Init as u64, 0, 0]);
         let sac = Sac::new(config.sac.clone(), obs, action, &mut rng);
+        let evolution = &config.evolution;
+        let size = if algorithm.ranking.is_some() { evolution.population } else { 0 };
+        let population: Vec<Mlp> =
+            (0..size).map(|_| Sac::new_actor(&config.sac.hidden, obs, action, &mut rng)).collect();
+        let own = config.multipliers.actor_lambda;
+        let slot_lambda = (0..size)
+            .map(|_| (0..constraints).map(|_| own * rng.random::<f64>()).collect())
+            .collect();
         let start = match algorithm.multipliers {
             Multipliers::None => 0.0,
-            Multipliers::Adaptive => config.multipliers.lambda,
+            _ => config.multipliers.lambda,
         };
         Ok(Self {
             replay: Replay::new(config.replay.capacity, obs, action, constraints),
+            constraint_buffer: ConstraintBuffer::new(config.multipliers.buffer),
             lambda: vec![start; constraints],
             last_good: sac.actor().clone(),
+            descents: vec![Descent::without_parents(Origin::Initial); size],
+            population,
+            slot_lambda,
+            injected: None,
+            fates: Fates::default(),
+            census: None,
             config,
             algorithm,
             spec,
@@ -211,6 +314,11 @@ impl Trainer {
         self.best.as_ref()
     }
 
+    /// The population of the last generation, for algorithms that have one.
+    pub fn census(&self) -> Option<&Census> {
+        self.census.as_ref()
+    }
+
     /// Where the time went so far.
     pub fn times(&self) -> Times {
         Times { total: self.started.elapsed(), ..self.times }
@@ -234,7 +342,7 @@ impl Trainer {
         [self.config.seed, stream as u64, self.generation, index]
     }
 
-    /// One generation: the learner plays, learns, and answers its violations.
+    /// One generation: lines 7-30 of Algorithm 1.
     ///
     /// `progress` is told after every update which share of the generation's updates is done; where
     /// it returns false, the generation ends early.
@@ -244,25 +352,44 @@ impl Trainer {
     ) -> Result<Generation, TrainError> {
         self.generation += 1;
         self.last_good = self.sac.actor().clone();
-        let played = self.play_learner();
-        for rollout in &played {
-            rollout.remember(&mut self.replay, &self.lambda);
-        }
-        let steps: usize = played.iter().map(|rollout| rollout.episode.steps()).sum();
-        self.env_steps += steps as u64;
-        let values: Vec<Vec<f64>> =
-            played.iter().map(|rollout| rollout.episode.constraint_values()).collect();
-        let learning = self.replay.len() >= self.config.learner.learning_starts;
         let mut stopped = false;
         let mut progress = |share| {
             stopped = !progress(share);
             !stopped
         };
-        let losses = if learning { self.learn(steps, &mut progress)? } else { None };
-        if learning && self.algorithm.multipliers == Multipliers::Adaptive {
-            let eta = self.config.multipliers.eta;
-            raise(&mut self.lambda, eta, values.iter().map(Vec::as_slice), &self.spec.constraints);
+
+        let population = self.play_population(); // every actor, one episode, in parallel
+        let lambdas = self.population_multipliers();
+        for (rollout, lambda) in population.iter().zip(&lambdas) {
+            rollout.remember(&mut self.replay, lambda);
         }
+        let ranked = self.rank(&population);
+        let fate = self.vary(&population, &ranked, &lambdas); // elites stay, the rest change
+        let learner = self.play_learner();
+        for rollout in &learner {
+            rollout.remember(&mut self.replay, &self.lambda);
+        }
+        // B_C^g: the values of this generation's episodes.
+        let values: Vec<Vec<f64>> = constraint_values(population.iter().chain(&learner));
+        values.iter().for_each(|values| self.constraint_buffer.push(values.clone()));
+        let steps: usize = population.iter().chain(&learner).map(|r| r.episode.steps()).sum();
+        self.env_steps += steps as u64;
+        let learning = self.replay.len() >= self.config.learner.learning_starts;
+        let mut losses = None;
+        if learning {
+            losses = self.learn(steps, &mut progress)?; // SAC on r - λ·c
+            self.raise_learner(&values);
+        }
+        if self.generation.is_multiple_of(self.config.evolution.sync_period)
+            && let Some(&last) = ranked.last()
+        {
+            self.inject_learner(last); // and raise that slot's multiplier
+        }
+
+        let constraints = self.spec.constraints.len();
+        let (played, rolled) = (constraint_values(&population), constraint_values(&learner));
+        let some = |x: f64| (!population.is_empty()).then_some(x);
+        let kept = population.iter().filter(|r| r.episode.is_feasible()).count() as f64;
         let mut record = Generation {
             generation: self.generation,
             env_steps: self.env_steps,
@@ -271,31 +398,139 @@ impl Trainer {
             learner_reward: None,
             learner_cost: None,
             feasible: None,
-            rollout_reward: mean(played.iter().map(|rollout| rollout.episode.reward())),
-            rollout_cost: mean_costs(&values, self.spec.constraints.len()),
+            champion_reward: None,
+            champion_cost: None,
+            rollout_reward: mean(learner.iter().map(|r| r.episode.reward())),
+            rollout_cost: mean_costs(&rolled, constraints),
+            population_reward_mean: some(mean(population.iter().map(|r| r.episode.reward()))),
+            population_cost_mean: some(0.0).map(|_| mean_costs(&played, constraints)),
+            population_feasible: some(kept / population.len() as f64),
             lambda_learner: self.lambda.clone(),
+            lambda_mean: some(0.0).map(|_| mean_costs(&lambdas, constraints)),
+            learner_copy: fate,
             critic_loss: losses.map(|l| (l.critic[0] + l.critic[1]) / 2.0),
             actor_loss: losses.map(|l| l.actor),
             entropy: losses.map(|l| l.entropy),
-            unstable: played.iter().filter(|rollout| rollout.unstable).count(),
+            unstable: population.iter().chain(&learner).filter(|r| r.unstable).count(),
             replay: self.replay.len(),
             new_best: false,
         };
         if !stopped && self.test_is_due() {
-            self.test(&mut record);
+            self.test(&mut record, ranked.first().copied());
         }
         record.seconds = self.started.elapsed().as_secs_f64();
         Ok(record)
     }
 
-    fn play_learner(&mut self) -> Vec<Rollout> {
-        let start = Instant::now();
-        let tickets: Vec<Ticket> = (0..self.config.learner.episodes as u64)
-            .map(|i| Ticket { actor: self.sac.actor(), key: self.key(Stream::Learner, i) })
+    fn play_population(&mut self) -> Vec<Rollout> {
+        let tickets: Vec<Ticket> = self
+            .population
+            .iter()
+            .enumerate()
+            .map(|(i, actor)| Ticket { actor, key: self.key(Stream::Population, i as u64) })
             .collect();
-        let played = self.pool.install(|| self.stage.play(&tickets, Choice::Sample));
-        self.times.rollouts += start.elapsed();
+        let (played, time) = timed(|| self.play(&tickets, Choice::Sample));
+        self.times.rollouts += time;
         played
+    }
+
+    fn play_learner(&mut self) -> Vec<Rollout> {
+        let episodes = self.config.learner.episodes;
+        let tickets = self.tickets(self.sac.actor(), Stream::Learner, episodes);
+        let (played, time) = timed(|| self.play(&tickets, Choice::Sample));
+        self.times.rollouts += time;
+        played
+    }
+
+    fn tickets<'a>(&self, actor: &'a Mlp, stream: Stream, episodes: usize) -> Vec<Ticket<'a>> {
+        (0..episodes as u64).map(|i| Ticket { actor, key: self.key(stream, i) }).collect()
+    }
+
+    fn play(&self, tickets: &[Ticket], choice: Choice) -> Vec<Rollout> {
+        self.pool.install(|| self.stage.play(tickets, choice))
+    }
+
+    /// The multipliers that each slot's transitions are stored with.
+    fn population_multipliers(&self) -> Vec<Vec<f64>> {
+        match self.algorithm.multipliers {
+            Multipliers::PerActor => self.slot_lambda.clone(),
+            _ => vec![self.lambda.clone(); self.population.len()],
+        }
+    }
+
+    fn rank(&self, population: &[Rollout]) -> Vec<usize> {
+        let rewards: Vec<f64> = population.iter().map(|r| r.episode.reward()).collect();
+        let violations: Vec<f64> = constraint_values(population)
+            .iter()
+            .map(|values| violation(values, &self.spec.constraints))
+            .collect();
+        let mut rng = cmdp::rng(self.key(Stream::Evolution, 0));
+        let order = |ranking: Ranking| {
+            ranking.order(&rewards, &violations, self.config.evolution.pf, &mut rng)
+        };
+        self.algorithm.ranking.map(order).unwrap_or_default()
+    }
+
+    /// Makes the next population, and notes who was who in this one.
+    fn vary(&mut self, played: &[Rollout], ranked: &[usize], lambdas: &[Vec<f64>]) -> Option<Fate> {
+        if ranked.is_empty() {
+            return None;
+        }
+        let elites = self.config.evolution.elites;
+        let mut rng = cmdp::rng(self.key(Stream::Evolution, 1));
+        let next = vary(&mut self.population, ranked, &self.config.evolution, &mut rng);
+        let descents = std::mem::replace(&mut self.descents, next);
+        let fate = self.injected.take().map(|slot| match self.descents[slot].origin {
+            Origin::Elite => Fate::Elite,
+            Origin::Winner => Fate::Selected,
+            _ => Fate::Discarded,
+        });
+        match fate {
+            Some(Fate::Elite) => self.fates.elite += 1,
+            Some(Fate::Selected) => self.fates.selected += 1,
+            Some(Fate::Discarded) => self.fates.discarded += 1,
+            None => {}
+        }
+        let individuals = ranked.iter().enumerate().map(|(rank, &slot)| {
+            let episode = &played[slot].episode;
+            let cost = episode.constraint_values();
+            Individual {
+                slot,
+                rank,
+                elite: rank < elites,
+                reward: episode.reward(),
+                violation: violation(&cost, &self.spec.constraints),
+                cost,
+                lambda: lambdas[slot].clone(),
+                descent: descents[slot].clone(),
+            }
+        });
+        self.census = Some(Census {
+            generation: self.generation,
+            learner_copies: self.fates,
+            individuals: individuals.collect(),
+        });
+        fate
+    }
+
+    /// The learner's multipliers answer this generation's violations.
+    fn raise_learner(&mut self, values: &[Vec<f64>]) {
+        if matches!(self.algorithm.multipliers, Multipliers::Adaptive | Multipliers::PerActor) {
+            let eta = self.config.multipliers.eta;
+            raise(&mut self.lambda, eta, values.iter().map(Vec::as_slice), &self.spec.constraints);
+        }
+    }
+
+    /// The learner takes the slot of the lowest-ranked, never an elite's; the slot's multipliers
+    /// answer the violations in a batch of past episodes.
+    fn inject_learner(&mut self, slot: usize) {
+        self.population[slot].params_mut().copy_from_slice(self.sac.actor().params());
+        self.descents[slot] = Descent::without_parents(Origin::Learner);
+        self.injected = Some(slot);
+        let mut rng = cmdp::rng(self.key(Stream::Multipliers, 0));
+        let MultiplierConfig { eta, buffer_batch, .. } = self.config.multipliers;
+        let batch = self.constraint_buffer.sample(buffer_batch, &mut rng);
+        raise(&mut self.slot_lambda[slot], eta, batch, &self.spec.constraints);
     }
 
     /// As many updates as the generation's steps ask for; returns the mean of their losses.
@@ -334,27 +569,36 @@ impl Trainer {
         self.is_done() || self.tested_at.is_none_or(|at| self.env_steps >= at + every)
     }
 
-    /// Tests the learner and keeps it if it is the best so far.
-    fn test(&mut self, record: &mut Generation) {
+    /// Tests the learner and the champion, and keeps who is the best so far.
+    fn test(&mut self, record: &mut Generation, champion: Option<usize>) {
         let start = Instant::now();
         self.tested_at = Some(self.env_steps);
-        let choice = if self.config.test.sample { Choice::Sample } else { Choice::Mean };
-        let tickets: Vec<Ticket> = (0..self.config.test.episodes as u64)
-            .map(|i| Ticket { actor: self.sac.actor(), key: self.key(Stream::Test, i) })
-            .collect();
-        let played = self.pool.install(|| self.stage.play(&tickets, choice));
-        let reward = mean(played.iter().map(|rollout| rollout.episode.reward()));
-        let values: Vec<Vec<f64>> =
-            played.iter().map(|rollout| rollout.episode.constraint_values()).collect();
-        let cost = mean_costs(&values, self.spec.constraints.len());
+        let learner = self.sac.actor().clone();
+        let (reward, cost) = self.tested(&learner, Stream::TestLearner);
         record.learner_reward = Some(reward);
         record.feasible = Some(feasible(&cost, &self.spec.constraints));
         record.learner_cost = Some(cost.clone());
-        record.new_best = self.keep_if_best(reward, cost);
+        record.new_best = self.keep_if_best(&learner, reward, cost);
+        if let Some(slot) = champion {
+            // An elite: variation has left it as it was ranked.
+            let champion = self.population[slot].clone();
+            let (reward, cost) = self.tested(&champion, Stream::TestChampion);
+            record.champion_reward = Some(reward);
+            record.champion_cost = Some(cost.clone());
+            record.new_best |= self.keep_if_best(&champion, reward, cost);
+        }
         self.times.tests += start.elapsed();
     }
 
-    fn keep_if_best(&mut self, reward: f64, cost: Vec<f64>) -> bool {
+    /// An actor's mean return and mean J_C.
+    fn tested(&self, actor: &Mlp, stream: Stream) -> (f64, Vec<f64>) {
+        let choice = if self.config.test.sample { Choice::Sample } else { Choice::Mean };
+        let played = self.play(&self.tickets(actor, stream, self.config.test.episodes), choice);
+        let reward = mean(played.iter().map(|r| r.episode.reward()));
+        (reward, mean_costs(&constraint_values(&played), self.spec.constraints.len()))
+    }
+
+    fn keep_if_best(&mut self, actor: &Mlp, reward: f64, cost: Vec<f64>) -> bool {
         let violation = violation(&cost, &self.spec.constraints);
         let better = self.best.as_ref().is_none_or(|best| {
             if violation == 0.0 && best.violation == 0.0 {
@@ -365,11 +609,22 @@ impl Trainer {
         });
         if better {
             let about = About { reward: Some(reward), cost: Some(cost.clone()), ..self.about() };
-            let policy = Policy { actor: self.sac.actor().clone(), about };
+            let policy = Policy { actor: actor.clone(), about };
             self.best = Some(Best { policy, reward, cost, violation });
         }
         better
     }
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let result = work();
+    (result, start.elapsed())
+}
+
+/// J_C of every episode.
+fn constraint_values<'a>(played: impl IntoIterator<Item = &'a Rollout>) -> Vec<Vec<f64>> {
+    played.into_iter().map(|rollout| rollout.episode.constraint_values()).collect()
 }
 
 fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -380,4 +635,148 @@ fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
 /// The mean over episodes of each constraint's value.
 fn mean_costs(episodes: &[Vec<f64>], constraints: usize) -> Vec<f64> {
     (0..constraints).map(|i| mean(episodes.iter().map(|values| values[i]))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+    use cmdp::PointMass;
+
+    fn trainer(algorithm: &str, more: &str) -> Trainer {
+        let mut layers = Layers::default();
+        let small = "task = \"point-mass\"\nconstraints = [\"force<=0.1\"]\n";
+        let config = "[sac]\nhidden = [16]\nbatch = 16\n[learner]\nlearning_starts = 500\n";
+        layers.toml(&format!("{small}{config}{more}")).unwrap();
+        layers.set("algorithm", algorithm);
+        let config = layers.build().unwrap();
+        let constraints = Constraint::parse_all(&config.constraints, &PointMass::COSTS).unwrap();
+        let make = || -> Result<Box<dyn Env>, TrainError> {
+            Ok(Box::new(PointMass::new(constraints.clone())?))
+        };
+        Trainer::new(config, 2, make).unwrap()
+    }
+
+    fn step(trainer: &mut Trainer) -> Generation {
+        trainer.generation(&mut |_| true).unwrap()
+    }
+
+    /// The multipliers stored with transitions from `first` on, each named once, in order.
+    fn stored(trainer: &Trainer, first: usize) -> Vec<f32> {
+        let mut all: Vec<f32> =
+            (first..trainer.replay.len()).map(|i| trainer.replay.get(i).multipliers[0]).collect();
+        all.dedup();
+        all
+    }
+
+    fn single(lambda: &[Vec<f64>]) -> Vec<f32> {
+        lambda.iter().map(|values| values[0] as f32).collect()
+    }
+
+    #[test]
+    fn every_transition_keeps_the_multiplier_it_was_collected_with() {
+        for algorithm in ["ecrl", "bc"] {
+            let mut trainer = trainer(algorithm, "[multipliers]\neta = 0.1\n");
+            let (mut expected, mut first) = (Vec::new(), Vec::new());
+            for _ in 0..3 {
+                expected.extend(single(&trainer.slot_lambda));
+                expected.push(trainer.lambda[0] as f32);
+                first.push(trainer.slot_lambda.clone());
+                step(&mut trainer);
+            }
+            assert_eq!(stored(&trainer, 0), expected, "{algorithm}");
+            // Each generation raises the one slot that the learner took.
+            for pair in first.windows(2) {
+                let changed = pair[0].iter().zip(&pair[1]).filter(|(a, b)| a != b).count();
+                assert_eq!(changed, 1, "{algorithm}");
+            }
+            let distinct = &first[0];
+            assert!(distinct.iter().all(|l| (0.0..1.0).contains(&l[0])), "{distinct:?}");
+        }
+    }
+
+    #[test]
+    fn the_other_algorithms_store_one_multiplier_for_all() {
+        for (algorithm, expected) in
+            [("erl", 0.0), ("sr", 0.0), ("sac", 0.0), ("erl-shaped", 0.25), ("sr-shaped", 0.25)]
+        {
+            let mut trainer = trainer(algorithm, "[multipliers]\nlambda = 0.25\neta = 0.1\n");
+            (0..3).for_each(|_| _ = step(&mut trainer));
+            assert_eq!(stored(&trainer, 0), [expected], "{algorithm}");
+        }
+        for algorithm in ["rcpo-erl", "rcpo"] {
+            let mut trainer = trainer(algorithm, "[multipliers]\nlambda = 0.25\neta = 0.1\n");
+            for _ in 0..4 {
+                let (first, lambda) = (trainer.replay.len(), trainer.lambda[0] as f32);
+                step(&mut trainer);
+                assert_eq!(stored(&trainer, first), [lambda], "{algorithm}");
+            }
+            assert_ne!(trainer.lambda, [0.25], "{algorithm}");
+        }
+    }
+
+    #[test]
+    fn the_learner_joins_the_population_every_sync_period_and_never_on_an_elite() {
+        let mut trainer = trainer("ecrl", "[evolution]\nsync_period = 2\n");
+        let mut fates = 0;
+        for n in 1..=30 {
+            let record = step(&mut trainer);
+            let census = trainer.census.clone().unwrap();
+            let learners: Vec<&Individual> = census
+                .individuals
+                .iter()
+                .filter(|one| one.descent.origin == Origin::Learner)
+                .collect();
+            // Injected at the end of an even generation, ranked in the odd one that follows.
+            assert_eq!(learners.len(), usize::from(n % 2 == 1 && n > 1), "generation {n}");
+            assert_eq!(record.learner_copy.is_some(), n % 2 == 1 && n > 1);
+            fates += u64::from(record.learner_copy.is_some());
+            if n % 2 == 0 {
+                let slot = trainer.injected.unwrap();
+                let last = census.individuals.last().unwrap();
+                assert!(!last.elite && last.slot == slot);
+                assert_eq!(trainer.population[slot].params(), trainer.sac.actor().params());
+            }
+        }
+        let Fates { elite, selected, discarded } = trainer.fates;
+        assert_eq!(elite + selected + discarded, fates);
+    }
+
+    #[test]
+    fn the_champion_is_tested_as_it_was_ranked() {
+        let mut trainer = trainer("ecrl", "[test]\nevery = 0\n");
+        for _ in 0..5 {
+            let before = trainer.population.clone();
+            let record = step(&mut trainer);
+            let first = trainer.census.as_ref().unwrap().individuals[0].slot;
+            assert_eq!(trainer.population[first], before[first]);
+            assert!(record.champion_reward.is_some());
+        }
+    }
+
+    #[test]
+    fn the_best_policy_is_feasible_first_and_rewarding_second() {
+        let mut trainer = trainer("sac", "");
+        let actor = trainer.sac.actor().clone();
+        let mut keep = |reward: f64, cost: f64| trainer.keep_if_best(&actor, reward, vec![cost]);
+        assert!(keep(5.0, 0.9)); // the first, whatever it is
+        assert!(keep(1.0, 0.5)); // less violation
+        assert!(!keep(9.0, 0.6));
+        assert!(keep(-3.0, 0.1)); // feasible
+        assert!(!keep(9.0, 0.11));
+        assert!(!keep(-3.0, 0.0)); // as feasible, no better
+        assert!(keep(-2.0, 0.1));
+        let best = trainer.best().unwrap();
+        assert_eq!((best.reward, best.violation), (-2.0, 0.0));
+        assert_eq!(best.policy.about.cost, Some(vec![0.1]));
+    }
+
+    #[test]
+    fn gradient_steps_follow_the_configured_ratio() {
+        let mut trainer = trainer("ecrl", "grad_steps_per_env_step = 0.25\n");
+        let records: Vec<Generation> = (0..3).map(|_| step(&mut trainer)).collect();
+        let steps = records[2].env_steps - records[1].env_steps;
+        let updates = records[2].grad_steps - records[1].grad_steps;
+        assert_eq!(updates, (steps as f64 / 4.0).round() as u64);
+    }
 }

@@ -71,6 +71,31 @@ fn rcpo_keeps_the_constraint_and_sac_earns_more_by_breaking_it() {
     assert_eq!(last.lambda_learner, [0.0]);
 }
 
+#[test]
+fn ecrl_keeps_the_constraint_and_erl_earns_more_by_breaking_it() {
+    for algorithm in ["ecrl", "erl"] {
+        let (t, log) = train(config(algorithm), 2);
+        for g in log.iter() {
+            println!(
+                "{:.1} {:?} | champ {:?} {:?} | roll {:.1} {:?} | pop {:?} {:?} feas {:?} lam {:?} {:?}",
+                g.learner_reward.unwrap_or(f64::NAN),
+                g.learner_cost,
+                g.champion_reward,
+                g.champion_cost,
+                g.rollout_reward,
+                g.rollout_cost,
+                g.population_reward_mean,
+                g.population_cost_mean,
+                g.population_feasible,
+                g.lambda_learner,
+                g.lambda_mean
+            );
+        }
+        let b = t.best().unwrap();
+        println!("best {} {:?} fates {:?}", b.reward, b.cost, t.census().unwrap().learner_copies);
+    }
+}
+
 /// A run cut short, for tests that do not need to learn.
 fn short(algorithm: &str) -> Config {
     Config { steps: 2000, ..config(algorithm) }

@@ -51,6 +51,11 @@ pub enum StoreError {
 }
 
 impl Store {
+    /// No tensors yet, and what they are.
+    pub fn new(about: String) -> Self {
+        Self { about, tensors: BTreeMap::new() }
+    }
+
     /// Adds one tensor.
     pub fn add(&mut self, name: impl Into<String>, shape: &[usize], numbers: &[f32]) {
         assert_eq!(shape.iter().product::<usize>(), numbers.len(), "shape");
@@ -155,8 +160,8 @@ mod tests {
     }
 
     fn stored() -> Store {
-        let mut store = Store::default();
-        store.about = r#"{"task": "hopper"}"#.into();
+        let about = r#"{"task": "hopper"}"#.into();
+        let mut store = Store::new(about);
         store.add_mlp("actor", &net());
         store
     }
