@@ -253,6 +253,81 @@ fn train_writes_a_run_that_eval_and_config_read_back() {
 }
 
 #[test]
+fn evolution_is_recorded_and_does_not_depend_on_threads() {
+    let folder = Folder::new("evolution");
+    for algorithm in ["ecrl", "erl", "rcpo-erl"] {
+        let run = |threads: &str| folder.path(&format!("{algorithm}-{threads}"));
+        for threads in ["1", "2"] {
+            train(&["hopper", "--algo", algorithm, "--threads", threads, "--out", &run(threads)]);
+        }
+        let read =
+            |threads: &str, name: &str| std::fs::read(format!("{}/{name}", run(threads))).unwrap();
+        for name in ["policy.safetensors", "best.safetensors", "population.jsonl"] {
+            assert!(read("1", name) == read("2", name), "{algorithm}: {name} differs");
+        }
+        let metrics = |threads: &str| -> Vec<Value> {
+            let text = String::from_utf8(read(threads, "metrics.jsonl")).unwrap();
+            let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            lines
+                .map(|mut line| {
+                    line["seconds"] = Value::Null;
+                    line
+                })
+                .collect()
+        };
+        assert_eq!(metrics("1"), metrics("2"), "{algorithm}");
+        let last = metrics("1").pop().unwrap();
+        for key in [
+            "champion_reward",
+            "champion_cost",
+            "population_reward_mean",
+            "population_cost_mean",
+            "population_feasible",
+            "lambda_mean",
+        ] {
+            assert!(!last[key].is_null(), "{algorithm}: {key}");
+        }
+        let census = String::from_utf8(read("1", "population.jsonl")).unwrap();
+        let census: Value = serde_json::from_str(census.lines().nth(1).unwrap()).unwrap();
+        let individuals = census["individuals"].as_array().unwrap();
+        assert_eq!(individuals.len(), 10);
+        for (rank, one) in individuals.iter().enumerate() {
+            assert_eq!(one["rank"], rank);
+            assert_eq!(one["elite"], rank < 2);
+            for key in
+                ["slot", "reward", "cost", "violation", "lambda", "origin", "parents", "mutated"]
+            {
+                assert!(!one[key].is_null(), "{key}: {one}");
+            }
+        }
+        let copies = &census["learner_copies"];
+        let sum: u64 =
+            ["elite", "selected", "discarded"].iter().map(|k| copies[k].as_u64().unwrap()).sum();
+        assert_eq!(sum, 1, "the copy made in the first generation");
+    }
+}
+
+#[test]
+fn the_fixed_penalty_is_an_option() {
+    let folder = Folder::new("lambda");
+    let run = folder.path("run");
+    train(&["hopper", "--algo", "erl-shaped", "--lambda", "0.1", "--out", &run]);
+    let config = std::fs::read_to_string(folder.path("run/config.toml")).unwrap();
+    assert!(config.contains("lambda = 0.1"), "{config}");
+    let metrics = std::fs::read_to_string(folder.path("run/metrics.jsonl")).unwrap();
+    assert!(metrics.lines().all(|line| line.contains("\"lambda_learner\":[0.1]")), "{metrics}");
+}
+
+#[test]
+fn algorithms_are_listed_one_a_line() {
+    let output = ecrl(&["algorithms"]);
+    let names: Vec<&str> = stdout(&output).lines().map(|l| l.split(' ').next().unwrap()).collect();
+    let expected =
+        ["ecrl", "erl", "erl-shaped", "rcpo-erl", "sr", "sr-shaped", "bc", "rcpo", "sac"];
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn a_run_is_replaced_only_by_force_and_only_its_own_files() {
     let folder = Folder::new("force");
     let run = folder.path("run");

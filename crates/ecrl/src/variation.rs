@@ -282,7 +282,7 @@ mod tests {
         let (mut last, mut first) = (0, 0);
         for seed in 0..DRAWS as u64 {
             let winners = tournaments(&ranked, &config, &mut cmdp::rng([seed, 0, 0, 0]));
-            assert!(winners.len() % 2 == 0 && winners.len() <= 8, "{winners:?}");
+            assert!(winners.len().is_multiple_of(2) && winners.len() <= 8, "{winners:?}");
             last += usize::from(winners.contains(&9));
             first += usize::from(winners.contains(&0));
         }

@@ -73,27 +73,32 @@ fn rcpo_keeps_the_constraint_and_sac_earns_more_by_breaking_it() {
 
 #[test]
 fn ecrl_keeps_the_constraint_and_erl_earns_more_by_breaking_it() {
-    for algorithm in ["ecrl", "erl"] {
-        let (t, log) = train(config(algorithm), 2);
-        for g in log.iter() {
-            println!(
-                "{:.1} {:?} | champ {:?} {:?} | roll {:.1} {:?} | pop {:?} {:?} feas {:?} lam {:?} {:?}",
-                g.learner_reward.unwrap_or(f64::NAN),
-                g.learner_cost,
-                g.champion_reward,
-                g.champion_cost,
-                g.rollout_reward,
-                g.rollout_cost,
-                g.population_reward_mean,
-                g.population_cost_mean,
-                g.population_feasible,
-                g.lambda_learner,
-                g.lambda_mean
-            );
-        }
-        let b = t.best().unwrap();
-        println!("best {} {:?} fates {:?}", b.reward, b.cost, t.census().unwrap().learner_copies);
+    // The paper's conflict, in small.
+    let tested = |log: &[Generation]| -> Vec<(f64, f64, f64)> {
+        let tests = log.iter().rev().filter(|g| g.learner_reward.is_some()).take(4);
+        let cost = |cost: &Option<Vec<f64>>| cost.as_ref().unwrap()[0];
+        tests
+            .map(|g| (g.learner_reward.unwrap(), cost(&g.learner_cost), cost(&g.champion_cost)))
+            .collect()
+    };
+    let (ecrl, log) = train(config("ecrl"), 2);
+    let best = ecrl.best().unwrap();
+    assert_eq!(best.violation, 0.0);
+    assert!(best.reward > 0.85 * CONSTRAINED, "{}", best.reward);
+    let kept =
+        tested(&log).iter().filter(|(_, learner, champion)| learner.min(*champion) <= 0.1).count();
+    assert!(kept >= 3, "{:?}", tested(&log));
+    let last = log.last().unwrap();
+    assert!(last.population_cost_mean.as_ref().unwrap()[0] < 0.2, "{last:?}");
+    assert!(last.population_feasible.unwrap() > 0.0, "{last:?}");
+
+    let (_, log) = train(config("erl"), 2);
+    for (reward, learner, champion) in tested(&log) {
+        assert!(reward > 0.9 * UNCONSTRAINED && learner > 0.2 && champion > 0.2);
     }
+    let last = log.last().unwrap();
+    assert!(last.population_cost_mean.as_ref().unwrap()[0] > 0.3, "{last:?}");
+    assert_eq!(last.population_feasible, Some(0.0));
 }
 
 /// A run cut short, for tests that do not need to learn.
@@ -108,12 +113,15 @@ fn without_time(mut log: Vec<Generation>) -> Vec<Generation> {
 
 #[test]
 fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() {
-    let (one, one_log) = train(short("rcpo"), 1);
-    let (two, two_log) = train(short("rcpo"), 2);
-    assert_eq!(without_time(one_log.clone()), without_time(two_log));
-    assert_eq!(one.policy().to_bytes(), two.policy().to_bytes());
-    let (_, other) = train(Config { seed: 1, ..short("rcpo") }, 2);
-    assert_ne!(without_time(one_log), without_time(other));
+    for algorithm in ["ecrl", "rcpo"] {
+        let (one, one_log) = train(short(algorithm), 1);
+        let (three, three_log) = train(short(algorithm), 3);
+        assert_eq!(without_time(one_log.clone()), without_time(three_log), "{algorithm}");
+        assert_eq!(one.policy().to_bytes(), three.policy().to_bytes(), "{algorithm}");
+        assert_eq!(one.census(), three.census(), "{algorithm}");
+        let (_, other) = train(Config { seed: 1, ..short(algorithm) }, 2);
+        assert_ne!(without_time(one_log), without_time(other), "{algorithm}");
+    }
 }
 
 #[test]
