@@ -14,7 +14,9 @@ setup:
 	@command -v cargo >/dev/null || { echo "error: cargo is missing: install Rust 1.95 or newer" >&2; exit 1; }
 	@'$(root)tools/fetch-mujoco'
 
-# Makes the fixtures of the parity tests anew, from the real Gymnasium.
+# Makes the fixtures of the parity tests anew, from the real Gymnasium and PyTorch.
 fixtures:
-	cd "$(root)" && python3 -m venv target/gymnasium && target/gymnasium/bin/pip install --quiet "gymnasium[mujoco]==1.4.0" mujoco==3.17.0 numpy==2.4.6
-	cd "$(root)" && target/gymnasium/bin/python tools/gymnasium_fixtures.py
+	cd '$(root)' && python3 -m venv target/python
+	cd '$(root)' && target/python/bin/pip install --quiet 'gymnasium[mujoco]==1.4.0' mujoco==3.17.0 numpy==2.4.6 torch
+	cd '$(root)' && target/python/bin/python tools/gymnasium_fixtures.py
+	cd '$(root)' && target/python/bin/python tools/pytorch_fixtures.py

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use cmdp::{Constraint, Env};
@@ -78,7 +78,7 @@ pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
     let mut progress = Progress::new(&trainer, args.quiet, output);
     let mut failed = None;
     while !trainer.is_done() && !stop.asked() {
-        match trainer.generation(&mut |share| progress.tick(share) && !stop.asked()) {
+        match trainer.generation(&mut |steps| progress.tick(steps) && !stop.asked()) {
             Ok(generation) => {
                 run.record(&generation, trainer.census())?;
                 if let (true, Some(best)) = (generation.new_best, trainer.best()) {
@@ -197,12 +197,9 @@ struct Progress<'a, W: Write> {
     bar: ProgressBar,
     constraints: Vec<Constraint>,
     steps: u64,
-    /// Steps before the current generation, and how many it is expected to take.
-    before: u64,
-    expected: u64,
     last_test: String,
-    /// Steps and seconds at the last line, for the speed since then.
-    last_line: (u64, f64),
+    /// When the last line was printed, and the steps taken until then: for the speed since.
+    last_line: (Instant, u64),
 }
 
 impl<'a, W: Write> Progress<'a, W> {
@@ -229,51 +226,51 @@ impl<'a, W: Write> Progress<'a, W> {
             bar,
             constraints: trainer.constraints().to_vec(),
             steps: config.steps,
-            before: 0,
-            expected: 0,
             last_test: String::new(),
-            last_line: (0, 0.0),
+            last_line: (Instant::now(), 0),
         }
     }
 
-    /// After an update, with the share of the generation's updates that is done.
-    fn tick(&mut self, share: f64) -> bool {
-        let position = self.before + (share * self.expected as f64) as u64;
-        self.bar.set_position(position.min(self.steps));
-        true
+    /// After an update, with the steps taken and learnt from.
+    fn tick(&mut self, steps: u64) -> bool {
+        self.bar.set_position(steps.min(self.steps));
+        // A generation may take minutes: say at times that it is alive.
+        if self.last_line.0.elapsed() < Duration::from_secs(60) {
+            return true;
+        }
+        self.line(steps, "").is_ok()
     }
 
     fn generation(&mut self, g: &Generation) -> io::Result<()> {
-        self.expected = g.env_steps - self.before;
-        self.before = g.env_steps;
         self.bar.set_position(g.env_steps.min(self.steps));
-        if let (Some(reward), Some(cost)) = (g.learner_reward, &g.learner_cost) {
-            let kept = g.population_feasible.map(|x| format!("  feasible {:.0} %", 100.0 * x));
-            self.last_test = format!(
-                "reward {reward:.1}  {}{}{}",
-                costs(cost, &self.constraints),
-                multipliers(&g.lambda_learner, &self.constraints),
-                kept.unwrap_or_default()
-            );
-            self.bar.set_message(self.last_test.clone());
-            if !self.quiet && self.bar.is_hidden() {
-                let (steps, seconds) =
-                    std::mem::replace(&mut self.last_line, (g.env_steps, g.seconds));
-                let speed = (g.env_steps - steps) as f64 / (g.seconds - seconds);
-                let left = self.steps.saturating_sub(g.env_steps) as f64 / speed;
-                writeln!(
-                    self.output,
-                    "{:>9}/{} steps  {speed:.0}/s  eta {}  {}{}",
-                    g.env_steps,
-                    self.steps,
-                    duration(left),
-                    self.last_test,
-                    if g.new_best { "  best so far" } else { "" }
-                )?;
-                self.output.flush()?;
-            }
+        let (Some(reward), Some(cost)) = (g.learner_reward, &g.learner_cost) else {
+            return Ok(());
+        };
+        let kept = g.population_feasible.map(|x| format!("  feasible {:.0} %", 100.0 * x));
+        self.last_test = format!(
+            "reward {reward:.1}  {}{}{}{}",
+            costs(cost, &self.constraints),
+            multipliers(&g.lambda_learner, &self.constraints),
+            g.champion_reward.map(|x| format!("  champion {x:.1}")).unwrap_or_default(),
+            kept.unwrap_or_default()
+        );
+        self.bar.set_message(self.last_test.clone());
+        let best = if g.new_best { "  best so far" } else { "" };
+        let text = format!("{}{best}", self.last_test);
+        self.line(g.env_steps, &text)
+    }
+
+    /// Where there is no bar, a line.
+    fn line(&mut self, steps: u64, text: &str) -> io::Result<()> {
+        let (since, before) = std::mem::replace(&mut self.last_line, (Instant::now(), steps));
+        if self.quiet || !self.bar.is_hidden() {
+            return Ok(());
         }
-        Ok(())
+        let speed = (steps - before) as f64 / since.elapsed().as_secs_f64();
+        let left = duration(self.steps.saturating_sub(steps) as f64 / speed);
+        let total = self.steps;
+        writeln!(self.output, "{steps:>9}/{total} steps  {speed:.0}/s  eta {left}  {text}")?;
+        self.output.flush()
     }
 
     fn finish(&mut self, trainer: &Trainer, run: &RunDir, early: bool) -> io::Result<()> {

@@ -344,17 +344,17 @@ impl Trainer {
 
     /// One generation: lines 7-30 of Algorithm 1.
     ///
-    /// `progress` is told after every update which share of the generation's updates is done; where
+    /// `progress` is told after every update how many steps have been taken and learnt from; where
     /// it returns false, the generation ends early.
     pub fn generation(
         &mut self,
-        progress: &mut dyn FnMut(f64) -> bool,
+        progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Generation, TrainError> {
         self.generation += 1;
         self.last_good = self.sac.actor().clone();
         let mut stopped = false;
-        let mut progress = |share| {
-            stopped = !progress(share);
+        let mut progress = |steps| {
+            stopped = !progress(steps);
             !stopped
         };
 
@@ -537,7 +537,7 @@ impl Trainer {
     fn learn(
         &mut self,
         steps: usize,
-        progress: &mut dyn FnMut(f64) -> bool,
+        progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Losses>, TrainError> {
         let start = Instant::now();
         let updates = (steps as f64 * self.config.learner.grad_steps_per_env_step).round() as u64;
@@ -556,7 +556,8 @@ impl Trainer {
                 return Err(TrainError::NotFinite { step: self.grad_steps, tensor });
             }
             sum.add(&losses);
-            if !progress(done as f64 / updates as f64) {
+            let learnt = (steps as f64 * (done as f64 / updates as f64)) as u64;
+            if !progress(self.env_steps - steps as u64 + learnt) {
                 break;
             }
         }
