@@ -88,6 +88,11 @@ impl Constraint {
         Ok(Self { name: name.into(), aggregate, threshold })
     }
 
+    /// Whether a value J_C keeps the constraint; a value that is not a number does not.
+    pub fn is_kept_by(&self, value: f64) -> bool {
+        value <= self.threshold
+    }
+
     /// Reads several constraints on any of `costs`.
     pub fn parse_all<T: AsRef<str>>(
         texts: &[T],

@@ -50,7 +50,7 @@ impl Episode {
 
     /// Whether every constraint is kept: J_C ≤ ε.
     pub fn is_feasible(&self) -> bool {
-        self.constraint_values().iter().zip(&self.constraints).all(|(v, c)| *v <= c.threshold)
+        self.constraint_values().iter().zip(&self.constraints).all(|(v, c)| c.is_kept_by(*v))
     }
 }
 

@@ -201,7 +201,11 @@ impl Layers {
             ConfigError::Syntax(format!("line {line}: {}", error.message()))
         })?;
         for (path, value) in leaves(&table, "") {
-            self.put(&resolve(&path, false)?, value);
+            let path = resolve(&path, false)?;
+            if value.is_table() {
+                return Err(ConfigError::Type(format!("{path}: expected a value, got a section")));
+            }
+            self.put(&path, value);
         }
         Ok(())
     }
@@ -219,7 +223,11 @@ impl Layers {
         let text = text.trim();
         // What is not a TOML value by itself is meant as a string.
         let value = format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
-        self.put(&path, value.unwrap_or_else(|| Value::String(text.into())));
+        let value = value.unwrap_or_else(|| Value::String(text.into()));
+        if value.is_table() {
+            return Err(ConfigError::Type(format!("{path}: expected a single value, got a table")));
+        }
+        self.put(&path, value);
         Ok(())
     }
 
@@ -284,7 +292,7 @@ fn leaves(table: &Table, prefix: &str) -> Vec<(String, Value)> {
     for (key, value) in table {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {
-            Value::Table(inner) if !inner.is_empty() => found.extend(leaves(inner, &path)),
+            Value::Table(inner) => found.extend(leaves(inner, &path)),
             _ => found.push((path, value.clone())),
         }
     }
@@ -355,8 +363,15 @@ impl Config {
         };
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let hidden = format!("{:?}", sac.hidden);
+        // Far beyond use; above, memory would run out before anybody could say why.
+        const MANY: usize = 10_000;
         check(self.steps > 0, "steps", &self.steps, "at least 1")?;
-        check(learner.episodes > 0, "learner.episodes", &learner.episodes, "at least 1")?;
+        check(
+            (1..=MANY).contains(&learner.episodes),
+            "learner.episodes",
+            &learner.episodes,
+            "1 to 10000",
+        )?;
         check(
             (1..=replay.capacity).contains(&learner.learning_starts),
             "learner.learning_starts",
@@ -364,22 +379,23 @@ impl Config {
             "at least 1 and at most replay.capacity",
         )?;
         check(
-            learner.grad_steps_per_env_step >= 0.0 && learner.grad_steps_per_env_step.is_finite(),
+            (0.0..=1000.0).contains(&learner.grad_steps_per_env_step),
             "learner.grad_steps_per_env_step",
             &learner.grad_steps_per_env_step,
-            "a number from 0 on",
+            "a number from 0 to 1000",
         )?;
         check(
-            !sac.hidden.is_empty() && sac.hidden.iter().all(|&units| units > 0),
+            (1..=16).contains(&sac.hidden.len())
+                && sac.hidden.iter().all(|units| (1..=MANY).contains(units)),
             "sac.hidden",
             &hidden,
-            "one or more layers of at least 1 unit",
+            "1 to 16 layers of 1 to 10000 units",
         )?;
         check(
-            (1..=replay.capacity).contains(&sac.batch),
+            (2..=replay.capacity.min(1_000_000)).contains(&sac.batch),
             "sac.batch",
             &sac.batch,
-            "at least 1 and at most replay.capacity",
+            "at least 2 and at most replay.capacity or 1000000",
         )?;
         check((0.0..=1.0).contains(&sac.gamma), "sac.gamma", &sac.gamma, "a number from 0 to 1")?;
         check(
@@ -397,10 +413,10 @@ impl Config {
         check(positive(sac.actor_lr), "sac.actor_lr", &sac.actor_lr, "a number above 0")?;
         check(positive(sac.critic_lr), "sac.critic_lr", &sac.critic_lr, "a number above 0")?;
         check(
-            evolution.population >= 2,
+            (2..=MANY).contains(&evolution.population),
             "evolution.population",
             &evolution.population,
-            "at least 2",
+            "2 to 10000",
         )?;
         check(
             (1..evolution.population).contains(&evolution.elites),
@@ -409,10 +425,10 @@ impl Config {
             "at least 1 and fewer than evolution.population",
         )?;
         check(
-            evolution.tournament > 0,
+            (1..=MANY).contains(&evolution.tournament),
             "evolution.tournament",
             &evolution.tournament,
-            "at least 1",
+            "1 to 10000",
         )?;
         check(
             (0.0..=1.0).contains(&evolution.pf),
@@ -457,7 +473,7 @@ impl Config {
             &multipliers.eta,
             "a number from 0 on",
         )?;
-        check(test.episodes > 0, "test.episodes", &test.episodes, "at least 1")
+        check((1..=MANY).contains(&test.episodes), "test.episodes", &test.episodes, "1 to 10000")
     }
 }
 
@@ -511,10 +527,15 @@ mod tests {
             ("alpha=x", "sac.alpha: invalid type: string \"x\", expected f64"),
             ("batch=1.5", "sac.batch: invalid type: floating point `1.5`, expected usize"),
             ("batch=-1", "sac.batch: invalid value: integer `-1`, expected usize"),
-            ("batch=0", "sac.batch is 0; expected at least 1 and at most replay.capacity"),
+            (
+                "batch=1",
+                "sac.batch is 1; expected at least 2 and at most replay.capacity or 1000000",
+            ),
+            ("alpha={a=1}", "sac.alpha: expected a single value, got a table"),
+            ("population=1e12", "evolution.population is 1000000000000; expected 2 to 10000"),
             ("gamma=1.5", "sac.gamma is 1.5; expected a number from 0 to 1"),
             ("alpha=nan", "sac.alpha is NaN; expected a number from 0 on"),
-            ("hidden=[]", "sac.hidden is []; expected one or more layers of at least 1 unit"),
+            ("hidden=[]", "sac.hidden is []; expected 1 to 16 layers of 1 to 10000 units"),
             (
                 "capacity=100",
                 "learner.learning_starts is 5000; expected at least 1 and at most replay.capacity",
@@ -535,6 +556,9 @@ mod tests {
         let mut layers = Layers::default();
         let message = layers.toml("steps = 5\nsteps = 6\n").unwrap_err().to_string();
         assert!(message.starts_with("not valid TOML: line 2"), "{message}");
+        layers.toml("[sac]\n# alpha = 1\n").unwrap(); // an empty section is no mistake
+        let message = layers.toml("[sac.alpha]\nx = 1\n").unwrap_err().to_string();
+        assert!(message.starts_with("unknown key 'sac.alpha.x'"), "{message}");
         let message = layers.toml("[sca]\nalpha = 1\n").unwrap_err().to_string();
         assert_eq!(message, "unknown key 'sca.alpha': did you mean 'sac.alpha'?");
     }

@@ -5,15 +5,20 @@ use std::collections::VecDeque;
 use cmdp::{Constraint, Rng};
 use rand::RngExt as _;
 
-/// How far values J_C are outside their constraints: `φ = Σ_i max(0, J_Ci - ε_i)²`.
+/// How far values J_C are outside their constraints: `φ = Σ_i max(0, J_Ci - ε_i)²`, infinite where a
+/// value is not a number.
 pub fn violation(values: &[f64], constraints: &[Constraint]) -> f64 {
-    let excess = values.iter().zip(constraints).map(|(value, c)| (value - c.threshold).max(0.0));
+    let excess = values.iter().zip(constraints).map(|(&value, c)| match c.is_kept_by(value) {
+        true => 0.0,
+        false if value.is_nan() => f64::INFINITY,
+        false => value - c.threshold,
+    });
     excess.map(|x| x * x).sum()
 }
 
 /// Whether every constraint is kept.
 pub fn feasible(values: &[f64], constraints: &[Constraint]) -> bool {
-    values.iter().zip(constraints).all(|(value, c)| *value <= c.threshold)
+    values.iter().zip(constraints).all(|(value, c)| c.is_kept_by(*value))
 }
 
 /// One step of gradient ascent on the multipliers: `λ_i ← max(0, λ_i + η·mean(J_Ci - ε_i))` over
@@ -101,6 +106,7 @@ mod tests {
         assert!((violation(&[0.9, 26.0], &constraints()) - 1.25).abs() < 1e-12);
         assert!(feasible(&[0.4, 25.0], &constraints()));
         assert!(!feasible(&[0.4, 25.1], &constraints()));
+        assert_eq!(violation(&[f64::NAN, 0.0], &constraints()), f64::INFINITY);
         assert!(feasible(&[], &[]) && violation(&[], &[]) == 0.0);
     }
 

@@ -54,6 +54,10 @@ impl Rollout {
         let obs = self.obs.len() / (steps + 1);
         let (action, cost) = (self.actions.len() / steps, self.costs.len() / steps);
         for t in 0..steps {
+            // A policy that has broken down must not poison the critics.
+            if row(&self.actions, t, action).iter().any(|a| !a.is_finite()) {
+                continue;
+            }
             replay.push(Transition {
                 obs: row(&self.obs, t, obs),
                 action: row(&self.actions, t, action),

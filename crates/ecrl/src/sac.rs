@@ -124,6 +124,8 @@ struct Critic {
 struct Pass {
     tape: Tape,
     target_tape: Tape,
+    /// Entries in an action.
+    actions: usize,
     /// The rows in which this critic is the smaller one.
     smaller: Vec<usize>,
     /// The gradient of the action in those rows.
@@ -156,7 +158,7 @@ struct Chunk {
 }
 
 impl Sac {
-    /// A new learner for these sizes.
+    /// A new learner for these sizes; a batch must have at least two rows.
     pub fn new(config: SacConfig, obs: usize, action: usize, rng: &mut Rng) -> Self {
         let sizes = |inputs: usize, outputs: usize| -> Vec<usize> {
             [&[inputs], &config.hidden[..], &[outputs]].concat()
@@ -168,6 +170,7 @@ impl Sac {
             let passes = halves.map(|rows| Pass {
                 tape: Tape::new(&net, rows),
                 target_tape: Tape::new(&net, rows),
+                actions: action,
                 smaller: Vec::with_capacity(rows),
                 d_action: vec![0.0; rows * action],
             });
@@ -325,14 +328,13 @@ impl Chunk {
 
     /// Draws ã' and ã, with their log-probabilities.
     fn draw_actions(&mut self, actor: &Mlp) {
-        let (obs, width) = (actor.sizes()[0], self.drawn.len() / self.rows.max(1));
+        let width = self.drawn.len() / self.rows;
         actor.forward(&self.next_obs, &mut self.next_tape);
-        let head = self.next_tape.output();
-        let actions = &mut self.next_drawn[obs..];
-        gaussian::sample(head, &self.next_noise, actions, width, &mut self.next_log_prob);
+        let (head, rows) = (self.next_tape.output(), &mut self.next_drawn);
+        gaussian::sample(head, &self.next_noise, rows, width, &mut self.next_log_prob);
         actor.forward(&self.obs, &mut self.tape);
-        let actions = &mut self.drawn[obs..];
-        gaussian::sample(self.tape.output(), &self.noise, actions, width, &mut self.log_prob);
+        let (head, rows) = (self.tape.output(), &mut self.drawn);
+        gaussian::sample(head, &self.noise, rows, width, &mut self.log_prob);
     }
 
     fn set_target(&mut self, [first, second]: [&[f32]; 2], alpha: f32) {
@@ -343,16 +345,15 @@ impl Chunk {
     }
 
     fn back_to_actor(&mut self, actor: &Mlp, passes: [&Pass; 2], d_log_prob: f32) {
-        let actions = self.noise.len() / self.rows.max(1);
+        let actions = self.noise.len() / self.rows;
         for pass in passes {
             for (&row, d) in pass.smaller.iter().zip(pass.d_action.chunks_exact(actions)) {
                 self.d_action[row * actions..][..actions].copy_from_slice(d);
             }
         }
-        let (obs, width) = (actor.sizes()[0], actor.sizes()[0] + actions);
+        let (rows, width) = (&self.drawn, self.drawn.len() / self.rows);
         let (head, d_head) = self.tape.output_and_gradient();
-        let drawn = &self.drawn[obs..];
-        gaussian::backward(head, &self.noise, drawn, width, &self.d_action, d_log_prob, d_head);
+        gaussian::backward(head, &self.noise, rows, width, &self.d_action, d_log_prob, d_head);
         actor.backward(&self.obs, &mut self.tape, &mut self.actor_gradient, false);
     }
 }
@@ -391,7 +392,7 @@ impl Critic {
         for pass in &mut self.passes {
             pass.tape.keep_rows(&pass.smaller);
             pass.tape.output_and_gradient().1.fill(-1.0 / batch);
-            let actions = pass.d_action.len() / pass.smaller.capacity().max(1);
+            let actions = pass.actions;
             let first = self.net.sizes()[0] - actions;
             let d_action = &mut pass.d_action[..pass.smaller.len() * actions];
             self.net.backward_input(&mut pass.tape, first, d_action);

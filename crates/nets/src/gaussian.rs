@@ -15,24 +15,19 @@ const LN_2: f32 = std::f32::consts::LN_2;
 
 /// Draws the actions of a batch and their log-probabilities.
 ///
-/// `head` has a row `[μ, log σ]` for each sample; `noise` and `actions` have a row of actions, and
-/// the rows of `actions` begin `stride` apart, so that they can lie in a wider matrix.
-pub fn sample(
-    head: &[f32],
-    noise: &[f32],
-    actions: &mut [f32],
-    stride: usize,
-    log_probs: &mut [f32],
-) {
-    let count = noise.len() / log_probs.len();
-    let rows = head.chunks_exact(2 * count).zip(noise.chunks_exact(count));
-    for (i, (head, noise)) in rows.enumerate() {
+/// `head` has a row `[μ, log σ]` for each sample, `noise` a row of numbers. The actions are written
+/// to the last columns of `rows`, which are `width` wide and may hold something else before.
+pub fn sample(head: &[f32], noise: &[f32], rows: &mut [f32], width: usize, log_probs: &mut [f32]) {
+    let count = head.len() / 2 / log_probs.len().max(1);
+    for (i, row) in rows.chunks_exact_mut(width).enumerate() {
+        let (head, noise) = (&head[2 * i * count..][..2 * count], &noise[i * count..][..count]);
+        let actions = &mut row[width - count..];
         let (mu, log_sigma) = head.split_at(count);
         let mut log_prob = 0.0;
         for j in 0..count {
             let log_sigma = clamp(log_sigma[j]);
             let u = mu[j] + log_sigma.exp() * noise[j];
-            actions[i * stride + j] = u.tanh();
+            actions[j] = u.tanh();
             let correction = 2.0 * (LN_2 - u.abs() - (-2.0 * u.abs()).exp().ln_1p());
             log_prob += -0.5 * noise[j] * noise[j] - log_sigma - LOG_SQRT_2PI - correction;
         }
@@ -42,23 +37,24 @@ pub fn sample(
 
 /// The gradient of the head from those of the actions and of the log-probability.
 ///
-/// `actions` are those drawn by [`sample`] with the same `head` and `noise`; `d_log_prob` is the
-/// same for every row.
+/// `rows` are those filled by [`sample`] with the same `head` and `noise`, and `d_actions` has a row
+/// of actions for each; `d_log_prob` is the same for every row.
 pub fn backward(
     head: &[f32],
     noise: &[f32],
-    actions: &[f32],
-    stride: usize,
+    rows: &[f32],
+    width: usize,
     d_actions: &[f32],
     d_log_prob: f32,
     d_head: &mut [f32],
 ) {
-    let count = noise.len() * stride / actions.len();
-    for (i, d_head) in d_head.chunks_exact_mut(2 * count).enumerate() {
-        let (d_mu, d_log_sigma) = d_head.split_at_mut(count);
+    let count = d_actions.len() * width / rows.len().max(1);
+    for (i, row) in rows.chunks_exact(width).enumerate() {
+        let actions = &row[width - count..];
+        let (d_mu, d_log_sigma) = d_head[2 * i * count..][..2 * count].split_at_mut(count);
         for j in 0..count {
             let log_sigma = head[(2 * i + 1) * count + j];
-            let (a, noise) = (actions[i * stride + j], noise[i * count + j]);
+            let (a, noise) = (actions[j], noise[i * count + j]);
             // da/du = 1 - a², and -log(1 - a²) grows with 2a.
             let d_u = d_actions[i * count + j] * (1.0 - a * a) + d_log_prob * 2.0 * a;
             d_mu[j] = d_u;
@@ -155,6 +151,22 @@ mod tests {
             assert!(error <= 1e-4 * expected.abs().max(0.1), "{i}: {} {expected}", d_head[i]);
         }
         assert_eq!(d_head[10..], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn actions_in_the_last_columns_are_the_same_whatever_stands_before() {
+        // One row of eight actions behind 27 other numbers, as for a small batch of the ant.
+        let head: Vec<f32> = (0..16).map(|i| (i as f32).sin()).collect();
+        let noise: Vec<f32> = (0..8).map(|i| (i as f32).cos()).collect();
+        let (mut alone, mut wide) = (vec![0.0; 8], vec![7.0; 35]);
+        let (mut p, mut q) = ([0.0], [0.0]);
+        sample(&head, &noise, &mut alone, 8, &mut p);
+        sample(&head, &noise, &mut wide, 35, &mut q);
+        assert_eq!((&wide[..27], &wide[27..], q), (&[7.0; 27][..], &alone[..], p));
+        let (mut d_alone, mut d_wide) = (vec![0.0; 16], vec![f32::NAN; 16]);
+        backward(&head, &noise, &alone, 8, &noise, 0.5, &mut d_alone);
+        backward(&head, &noise, &wide, 35, &noise, 0.5, &mut d_wide);
+        assert_eq!(d_wide, d_alone);
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! - [`gaussian`]: the tanh-squashed Gaussian policy head.
 //! - [`store`]: named tensors on disk, as safetensors.
 //!
-//! Nothing here allocates once its buffers exist, and nothing depends on the number of threads:
-//! whoever wants two threads runs two independent pieces.
+//! Nothing here allocates once its buffers exist, but for the scratch space that the `gemm` crate
+//! takes within a product. Nothing depends on the number of threads: whoever wants two threads runs
+//! two independent pieces.
 
 mod adam;
 pub mod gaussian;

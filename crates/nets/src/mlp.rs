@@ -55,11 +55,6 @@ impl Tape {
         Self { rows, outputs: buffers.clone(), deltas: buffers, sizes: net.sizes[1..].to_vec() }
     }
 
-    /// The rows of the last forward pass.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
     /// The network's output, row after row.
     pub fn output(&self) -> &[f32] {
         self.layer(self.sizes.len() - 1)
@@ -115,11 +110,6 @@ impl Mlp {
     /// The number of layers.
     pub fn layers(&self) -> usize {
         self.sizes.len() - 1
-    }
-
-    /// What follows every layer but the last.
-    pub fn activation(&self) -> Activation {
-        self.activation
     }
 
     /// All weights and biases.

@@ -23,8 +23,7 @@ pub struct Replay {
     pub constraints: Option<Vec<String>>,
 }
 
-/// A replay that cannot be played; [`Write`](ReplayError::Write) is the only one that is not the
-/// input's fault.
+/// A replay that cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The file cannot be read.
