@@ -5,6 +5,9 @@ use std::collections::VecDeque;
 use cmdp::{Constraint, Rng};
 use rand::RngExt as _;
 
+use crate::algorithm::Multipliers;
+use crate::config::MultiplierConfig;
+
 /// How far values J_C are outside their constraints: `φ = Σ_i max(0, J_Ci - ε_i)²`, infinite where a
 /// value is not a number.
 pub fn violation(values: &[f64], constraints: &[Constraint]) -> f64 {
@@ -69,6 +72,78 @@ impl ConstraintBuffer {
     pub fn sample(&self, batch: usize, rng: &mut Rng) -> Vec<&[f64]> {
         let count = if self.episodes.is_empty() { 0 } else { batch };
         (0..count).map(|_| &self.episodes[rng.random_range(0..self.episodes.len())][..]).collect()
+    }
+}
+
+/// The multipliers of a run, and how they answer violations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lagrange {
+    rule: Multipliers,
+    eta: f64,
+    batch: usize,
+    /// The learner's, λ_π.
+    learner: Vec<f64>,
+    /// Those of each slot of the population, λ_k.
+    slots: Vec<Vec<f64>>,
+    /// B_C.
+    buffer: ConstraintBuffer,
+}
+
+impl Lagrange {
+    /// The multipliers at the start of a run.
+    pub fn new(
+        rule: Multipliers,
+        config: &MultiplierConfig,
+        constraints: usize,
+        slots: usize,
+        rng: &mut Rng,
+    ) -> Self {
+        let start = if rule == Multipliers::None { 0.0 } else { config.lambda };
+        let own = |rng: &mut Rng| {
+            (0..constraints).map(|_| config.actor_lambda * rng.random::<f64>()).collect()
+        };
+        Self {
+            rule,
+            eta: config.eta,
+            batch: config.buffer_batch,
+            learner: vec![start; constraints],
+            slots: (0..slots).map(|_| own(rng)).collect(),
+            buffer: ConstraintBuffer::new(config.buffer),
+        }
+    }
+
+    /// What the learner's transitions are shaped with.
+    pub fn of_learner(&self) -> &[f64] {
+        &self.learner
+    }
+
+    /// What the transitions of a slot's actor are shaped with.
+    pub fn of_slot(&self, slot: usize) -> &[f64] {
+        match self.rule {
+            Multipliers::PerActor => &self.slots[slot],
+            Multipliers::None | Multipliers::Fixed | Multipliers::Adaptive => &self.learner,
+        }
+    }
+
+    /// Adds the episodes of a generation to B_C.
+    pub fn remember(&mut self, generation: &[Vec<f64>]) {
+        generation.iter().for_each(|values| self.buffer.push(values.clone()));
+    }
+
+    /// The learner's multipliers answer the violations of a generation, B_C^g.
+    pub fn raise_learner(&mut self, generation: &[Vec<f64>], constraints: &[Constraint]) {
+        if matches!(self.rule, Multipliers::Adaptive | Multipliers::PerActor) {
+            let episodes = generation.iter().map(Vec::as_slice);
+            raise(&mut self.learner, self.eta, episodes, constraints);
+        }
+    }
+
+    /// A slot's multipliers answer the violations in a batch drawn from B_C.
+    pub fn raise_slot(&mut self, slot: usize, constraints: &[Constraint], rng: &mut Rng) {
+        if self.rule == Multipliers::PerActor {
+            let batch = self.buffer.sample(self.batch, rng);
+            raise(&mut self.slots[slot], self.eta, batch, constraints);
+        }
     }
 }
 

@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use cmdp::{Constraint, ConstraintError, Env, EnvSpec};
 use nets::Mlp;
-use rand::RngExt as _;
 use serde::Serialize;
 
-use crate::algorithm::{Algorithm, Multipliers};
-use crate::config::{Config, ConfigError, MultiplierConfig};
-use crate::constraint::{ConstraintBuffer, feasible, raise, violation};
+use crate::algorithm::Algorithm;
+use crate::config::{Config, ConfigError};
+use crate::constraint::{Lagrange, feasible, violation};
 use crate::policy::{About, Policy};
 use crate::ranking::Ranking;
 use crate::replay::Replay;
@@ -180,9 +179,7 @@ pub enum TrainError {
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
     /// A number is not finite any more.
-    #[error(
-        "update {step}: {tensor} is not finite any more; kept the policy from before this generation"
-    )]
+    #[error("update {step}: {tensor} is not finite any more; kept the last policy that was")]
     NotFinite {
         /// The update in which it was seen.
         step: u64,
@@ -203,22 +200,20 @@ pub struct Trainer {
     population: Vec<Mlp>,
     /// Where each actor of the population comes from.
     descents: Vec<Descent>,
-    /// The learner's multipliers λ_π.
-    lambda: Vec<f64>,
-    /// The multipliers λ_k of each slot of the population.
-    slot_lambda: Vec<Vec<f64>>,
-    /// B_C.
-    constraint_buffer: ConstraintBuffer,
+    lagrange: Lagrange,
     /// The slot that holds a copy of the learner that has not been ranked yet.
     injected: Option<usize>,
     fates: Fates,
     census: Option<Census>,
     generation: u64,
     env_steps: u64,
+    /// Environment steps of the generations that were learnt from.
+    learnt_steps: u64,
     grad_steps: u64,
     tested_at: Option<u64>,
     best: Option<Best>,
-    /// The actor before the current generation's updates.
+    /// Whether a number is not finite any more, and the actor before that.
+    broken: bool,
     last_good: Mlp,
     started: Instant,
     times: Times,
@@ -249,22 +244,14 @@ impl Trainer {
         let size = if algorithm.ranking.is_some() { evolution.population } else { 0 };
         let population: Vec<Mlp> =
             (0..size).map(|_| Sac::new_actor(&config.sac.hidden, obs, action, &mut rng)).collect();
-        let own = config.multipliers.actor_lambda;
-        let slot_lambda = (0..size)
-            .map(|_| (0..constraints).map(|_| own * rng.random::<f64>()).collect())
-            .collect();
-        let start = match algorithm.multipliers {
-            Multipliers::None => 0.0,
-            _ => config.multipliers.lambda,
-        };
+        let rule = algorithm.multipliers;
+        let lagrange = Lagrange::new(rule, &config.multipliers, constraints, size, &mut rng);
         Ok(Self {
             replay: Replay::new(config.replay.capacity, obs, action, constraints),
-            constraint_buffer: ConstraintBuffer::new(config.multipliers.buffer),
-            lambda: vec![start; constraints],
+            lagrange,
             last_good: sac.actor().clone(),
             descents: vec![Descent::without_parents(Origin::Initial); size],
             population,
-            slot_lambda,
             injected: None,
             fates: Fates::default(),
             census: None,
@@ -276,7 +263,9 @@ impl Trainer {
             sac,
             generation: 0,
             env_steps: 0,
+            learnt_steps: 0,
             grad_steps: 0,
+            broken: false,
             tested_at: None,
             best: None,
             started: Instant::now(),
@@ -326,11 +315,8 @@ impl Trainer {
 
     /// The learner's policy. After [`TrainError::NotFinite`], the last that was sound.
     pub fn policy(&self) -> Policy {
-        let actor = match self.sac.broken_tensor() {
-            None => self.sac.actor().clone(),
-            Some(_) => self.last_good.clone(),
-        };
-        Policy { actor, about: self.about() }
+        let actor = if self.broken { &self.last_good } else { self.sac.actor() };
+        Policy { actor: actor.clone(), about: self.about() }
     }
 
     fn about(&self) -> About {
@@ -351,7 +337,6 @@ impl Trainer {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Generation, TrainError> {
         self.generation += 1;
-        self.last_good = self.sac.actor().clone();
         let mut stopped = false;
         let mut progress = |steps| {
             stopped = !progress(steps);
@@ -359,26 +344,26 @@ impl Trainer {
         };
 
         let population = self.play_population(); // every actor, one episode, in parallel
-        let lambdas = self.population_multipliers();
-        for (rollout, lambda) in population.iter().zip(&lambdas) {
-            rollout.remember(&mut self.replay, lambda);
+        for (slot, rollout) in population.iter().enumerate() {
+            rollout.remember(&mut self.replay, self.lagrange.of_slot(slot));
         }
+        let lambdas: Vec<Vec<f64>> =
+            (0..population.len()).map(|slot| self.lagrange.of_slot(slot).to_vec()).collect();
         let ranked = self.rank(&population);
-        let fate = self.vary(&population, &ranked, &lambdas); // elites stay, the rest change
+        let fate = self.vary(&population, &ranked); // elites stay, the rest change
         let learner = self.play_learner();
         for rollout in &learner {
-            rollout.remember(&mut self.replay, &self.lambda);
+            rollout.remember(&mut self.replay, self.lagrange.of_learner());
         }
-        // B_C^g: the values of this generation's episodes.
-        let values: Vec<Vec<f64>> = constraint_values(population.iter().chain(&learner));
-        values.iter().for_each(|values| self.constraint_buffer.push(values.clone()));
+        let values = constraint_values(population.iter().chain(&learner)); // B_C^g
+        self.lagrange.remember(&values);
         let steps: usize = population.iter().chain(&learner).map(|r| r.episode.steps()).sum();
         self.env_steps += steps as u64;
         let learning = self.replay.len() >= self.config.learner.learning_starts;
         let mut losses = None;
         if learning {
             losses = self.learn(steps, &mut progress)?; // SAC on r - λ·c
-            self.raise_learner(&values);
+            self.lagrange.raise_learner(&values, &self.spec.constraints);
         }
         if self.generation.is_multiple_of(self.config.evolution.sync_period)
             && let Some(&last) = ranked.last()
@@ -388,7 +373,8 @@ impl Trainer {
 
         let constraints = self.spec.constraints.len();
         let (played, rolled) = (constraint_values(&population), constraint_values(&learner));
-        let some = |x: f64| (!population.is_empty()).then_some(x);
+        let some = |values: Vec<f64>| (!population.is_empty()).then_some(values);
+        let share = |sum: f64| (!population.is_empty()).then(|| sum / population.len() as f64);
         let kept = population.iter().filter(|r| r.episode.is_feasible()).count() as f64;
         let mut record = Generation {
             generation: self.generation,
@@ -402,11 +388,11 @@ impl Trainer {
             champion_cost: None,
             rollout_reward: mean(learner.iter().map(|r| r.episode.reward())),
             rollout_cost: mean_costs(&rolled, constraints),
-            population_reward_mean: some(mean(population.iter().map(|r| r.episode.reward()))),
-            population_cost_mean: some(0.0).map(|_| mean_costs(&played, constraints)),
-            population_feasible: some(kept / population.len() as f64),
-            lambda_learner: self.lambda.clone(),
-            lambda_mean: some(0.0).map(|_| mean_costs(&lambdas, constraints)),
+            population_reward_mean: share(population.iter().map(|r| r.episode.reward()).sum()),
+            population_cost_mean: some(mean_costs(&played, constraints)),
+            population_feasible: share(kept),
+            lambda_learner: self.lagrange.of_learner().to_vec(),
+            lambda_mean: some(mean_costs(&lambdas, constraints)),
             learner_copy: fate,
             critic_loss: losses.map(|l| (l.critic[0] + l.critic[1]) / 2.0),
             actor_loss: losses.map(|l| l.actor),
@@ -450,14 +436,6 @@ impl Trainer {
         self.pool.install(|| self.stage.play(tickets, choice))
     }
 
-    /// The multipliers that each slot's transitions are stored with.
-    fn population_multipliers(&self) -> Vec<Vec<f64>> {
-        match self.algorithm.multipliers {
-            Multipliers::PerActor => self.slot_lambda.clone(),
-            _ => vec![self.lambda.clone(); self.population.len()],
-        }
-    }
-
     fn rank(&self, population: &[Rollout]) -> Vec<usize> {
         let rewards: Vec<f64> = population.iter().map(|r| r.episode.reward()).collect();
         let violations: Vec<f64> = constraint_values(population)
@@ -472,7 +450,7 @@ impl Trainer {
     }
 
     /// Makes the next population, and notes who was who in this one.
-    fn vary(&mut self, played: &[Rollout], ranked: &[usize], lambdas: &[Vec<f64>]) -> Option<Fate> {
+    fn vary(&mut self, played: &[Rollout], ranked: &[usize]) -> Option<Fate> {
         if ranked.is_empty() {
             return None;
         }
@@ -501,7 +479,7 @@ impl Trainer {
                 reward: episode.reward(),
                 violation: violation(&cost, &self.spec.constraints),
                 cost,
-                lambda: lambdas[slot].clone(),
+                lambda: self.lagrange.of_slot(slot).to_vec(),
                 descent: descents[slot].clone(),
             }
         });
@@ -513,14 +491,6 @@ impl Trainer {
         fate
     }
 
-    /// The learner's multipliers answer this generation's violations.
-    fn raise_learner(&mut self, values: &[Vec<f64>]) {
-        if matches!(self.algorithm.multipliers, Multipliers::Adaptive | Multipliers::PerActor) {
-            let eta = self.config.multipliers.eta;
-            raise(&mut self.lambda, eta, values.iter().map(Vec::as_slice), &self.spec.constraints);
-        }
-    }
-
     /// The learner takes the slot of the lowest-ranked, never an elite's; the slot's multipliers
     /// answer the violations in a batch of past episodes.
     fn inject_learner(&mut self, slot: usize) {
@@ -528,9 +498,7 @@ impl Trainer {
         self.descents[slot] = Descent::without_parents(Origin::Learner);
         self.injected = Some(slot);
         let mut rng = cmdp::rng(self.key(Stream::Multipliers, 0));
-        let MultiplierConfig { eta, buffer_batch, .. } = self.config.multipliers;
-        let batch = self.constraint_buffer.sample(buffer_batch, &mut rng);
-        raise(&mut self.slot_lambda[slot], eta, batch, &self.spec.constraints);
+        self.lagrange.raise_slot(slot, &self.spec.constraints, &mut rng);
     }
 
     /// As many updates as the generation's steps ask for; returns the mean of their losses.
@@ -540,7 +508,12 @@ impl Trainer {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Losses>, TrainError> {
         let start = Instant::now();
-        let updates = (steps as f64 * self.config.learner.grad_steps_per_env_step).round() as u64;
+        self.last_good.params_mut().copy_from_slice(self.sac.actor().params());
+        // Counted from the start, so that fractions of an update add up.
+        self.learnt_steps += steps as u64;
+        let ratio = self.config.learner.grad_steps_per_env_step;
+        let due = (self.learnt_steps as f64 * ratio).round() as u64;
+        let updates = due.saturating_sub(self.grad_steps);
         let (seed, stream) = (self.config.seed, Stream::Update as u64);
         let mut sum = Losses::default();
         let mut done = 0;
@@ -551,9 +524,14 @@ impl Trainer {
             let losses = self.pool.install(|| sac.update(replay, &mut rngs));
             self.grad_steps += 1;
             done += 1;
-            if !losses.are_finite() {
-                let tensor = self.sac.broken_tensor().unwrap_or_else(|| "a loss".into());
-                return Err(TrainError::NotFinite { step: self.grad_steps, tensor });
+            // A loss shows most troubles at once; a weight behind a ReLU may not reach it.
+            let last = done == updates;
+            let broken = if losses.are_finite() { None } else { Some("a loss".into()) };
+            if broken.is_some() || last {
+                if let Some(tensor) = self.sac.broken_tensor().or(broken) {
+                    self.broken = true;
+                    return Err(TrainError::NotFinite { step: self.grad_steps, tensor });
+                }
             }
             sum.add(&losses);
             let learnt = (steps as f64 * (done as f64 / updates as f64)) as u64;
@@ -670,6 +648,10 @@ mod tests {
         all
     }
 
+    fn slots(trainer: &Trainer) -> Vec<Vec<f64>> {
+        (0..10).map(|slot| trainer.lagrange.of_slot(slot).to_vec()).collect()
+    }
+
     fn single(lambda: &[Vec<f64>]) -> Vec<f32> {
         lambda.iter().map(|values| values[0] as f32).collect()
     }
@@ -680,9 +662,9 @@ mod tests {
             let mut trainer = trainer(algorithm, "[multipliers]\neta = 0.1\n");
             let (mut expected, mut first) = (Vec::new(), Vec::new());
             for _ in 0..3 {
-                expected.extend(single(&trainer.slot_lambda));
-                expected.push(trainer.lambda[0] as f32);
-                first.push(trainer.slot_lambda.clone());
+                expected.extend(single(&slots(&trainer)));
+                expected.push(trainer.lagrange.of_learner()[0] as f32);
+                first.push(slots(&trainer));
                 step(&mut trainer);
             }
             assert_eq!(stored(&trainer, 0), expected, "{algorithm}");
@@ -708,11 +690,12 @@ mod tests {
         for algorithm in ["rcpo-erl", "rcpo"] {
             let mut trainer = trainer(algorithm, "[multipliers]\nlambda = 0.25\neta = 0.1\n");
             for _ in 0..4 {
-                let (first, lambda) = (trainer.replay.len(), trainer.lambda[0] as f32);
+                let (first, lambda) =
+                    (trainer.replay.len(), trainer.lagrange.of_learner()[0] as f32);
                 step(&mut trainer);
                 assert_eq!(stored(&trainer, first), [lambda], "{algorithm}");
             }
-            assert_ne!(trainer.lambda, [0.25], "{algorithm}");
+            assert_ne!(trainer.lagrange.of_learner(), [0.25], "{algorithm}");
         }
     }
 
