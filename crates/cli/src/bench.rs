@@ -21,7 +21,7 @@ pub enum BenchCommand {
 #[derive(Args)]
 pub struct BenchTasks {
     /// Threads of the parallel measurement [default: all]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Milliseconds that each of a round's three measurements takes
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
@@ -37,7 +37,7 @@ pub struct BenchTasks {
 #[derive(Args)]
 pub struct BenchUpdate {
     /// Threads [default: all]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Rounds, of which the median is printed
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]

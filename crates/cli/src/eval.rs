@@ -16,7 +16,7 @@ use crate::threads;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Which {
-    /// The best policy that kept every constraint in a test
+    /// The most rewarding in tests that kept every constraint, or else the least violating
     Best,
     /// The learner at the end of training
     Final,
@@ -36,7 +36,7 @@ pub struct EvalArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Threads; the result does not depend on them [default: all]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Print JSON
     #[arg(long)]

@@ -21,6 +21,18 @@ impl Failure {
         Self { message: message.to_string(), code: 2 }
     }
 
+    /// What the user typed is no command: the first line of what clap says, which says it all.
+    pub fn usage(error: &clap::Error) -> Self {
+        let text = error.to_string();
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        // Some first lines end in a colon and go on in the next.
+        let more = if first.ends_with(':') { lines.next().unwrap_or_default() } else { "" };
+        let hint = lines.find_map(|line| line.strip_prefix("tip: "));
+        let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+        Self::input(format!("{} {more}", first).trim().to_owned() + &hint)
+    }
+
     /// The input was fine, and yet it did not work.
     pub fn run(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: 1 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use cmdp::{Constraint, Env};
+use ecrl::algorithm::Multipliers;
 use ecrl::config::{Config, Layers};
 use ecrl::constraint::feasible;
 use ecrl::run::{self, RunDir};
@@ -30,7 +31,7 @@ pub struct TrainArgs {
     #[arg(long, allow_hyphen_values = true)]
     steps: Option<String>,
     /// The seed of all randomness [default: 0]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// A constraint, as in 'torque<=0.4' or 'sum(torque)<=200'; may be given several times, 'none'
     /// for none [default: torque<=0.4]
@@ -38,10 +39,10 @@ pub struct TrainArgs {
     constraints: Vec<String>,
     /// The fixed penalty of erl-shaped and sr-shaped, or where an adaptive one starts
     /// [default: 0.001]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     lambda: Option<f64>,
     /// Threads; the result does not depend on them [default: all]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// The run directory [default: runs/TASK-ALGORITHM-SEED]
     #[arg(long)]
@@ -76,29 +77,34 @@ pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
     let mut trainer = Trainer::new(config, threads(args.threads), make)?;
     let mut run = RunDir::create(&out, trainer.config(), trainer.constraints(), args.force)?;
     let mut progress = Progress::new(&trainer, args.quiet, output);
-    let mut failed = None;
-    while !trainer.is_done() && !stop.asked() {
-        match trainer.generation(&mut |steps| progress.tick(steps) && !stop.asked()) {
-            Ok(generation) => {
-                run.record(&generation, trainer.census())?;
-                if let (true, Some(best)) = (generation.new_best, trainer.best()) {
-                    run.save_policy(run::BEST, &best.policy)?;
-                }
-                progress.generation(&generation)?;
-            }
-            Err(error) => {
-                failed = Some(error);
-                break;
-            }
-        }
+    let mut trained = Ok(());
+    while trained.is_ok() && !trainer.is_done() && !stop.asked() {
+        trained = generation(&mut trainer, &mut run, &mut progress, &stop);
     }
-    run.save_policy(run::POLICY, &trainer.policy())?;
-    progress.finish(&trainer, &run, stop.asked() || failed.is_some())?;
-    match (failed, stop.signal()) {
-        (Some(error), _) => Err(error.into()),
-        (None, Some(signal)) => Err(Failure::stopped(signal)),
-        (None, None) => Ok(()),
+    // Whatever happened, the learner is worth keeping; but the first failure is the one to tell.
+    let saved = run.save_policy(run::POLICY, &trainer.policy());
+    progress.finish(&trainer, &run, stop.asked() || trained.is_err());
+    trained?;
+    saved?;
+    stop.signal().map_or(Ok(()), |signal| Err(Failure::stopped(signal)))
+}
+
+fn generation(
+    trainer: &mut Trainer,
+    run: &mut RunDir,
+    progress: &mut Progress<impl Write>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let generation = trainer.generation(&mut |steps| {
+        progress.tick(steps);
+        !stop.asked()
+    })?;
+    run.record(&generation, trainer.census())?;
+    if let (true, Some(best)) = (generation.new_best, trainer.best()) {
+        run.save_policy(run::BEST, &best.policy)?;
     }
+    progress.generation(&generation);
+    Ok(())
 }
 
 fn config(args: &TrainArgs) -> Result<Config, Failure> {
@@ -134,6 +140,12 @@ fn config(args: &TrainArgs) -> Result<Config, Failure> {
         layers.assign(assignment)?;
     }
     let config = layers.build()?;
+    if args.lambda.is_some() && config.algorithm()?.multipliers == Multipliers::None {
+        return Err(Failure::input(format!(
+            "--lambda has no effect on {}: expected an algorithm with penalties",
+            config.algorithm
+        )));
+    }
     if config.task.is_empty() {
         return Err(Failure::input("no task given: expected one of those `ecrl tasks` lists"));
     }
@@ -232,19 +244,18 @@ impl<'a, W: Write> Progress<'a, W> {
     }
 
     /// After an update, with the steps taken and learnt from.
-    fn tick(&mut self, steps: u64) -> bool {
+    fn tick(&mut self, steps: u64) {
         self.bar.set_position(steps.min(self.steps));
         // A generation may take minutes: say at times that it is alive.
-        if self.last_line.0.elapsed() < Duration::from_secs(60) {
-            return true;
+        if self.last_line.0.elapsed() >= Duration::from_secs(60) {
+            self.line(steps, "");
         }
-        self.line(steps, "").is_ok()
     }
 
-    fn generation(&mut self, g: &Generation) -> io::Result<()> {
+    fn generation(&mut self, g: &Generation) {
         self.bar.set_position(g.env_steps.min(self.steps));
         let (Some(reward), Some(cost)) = (g.learner_reward, &g.learner_cost) else {
-            return Ok(());
+            return;
         };
         let kept = g.population_feasible.map(|x| format!("  feasible {:.0} %", 100.0 * x));
         self.last_test = format!(
@@ -257,32 +268,35 @@ impl<'a, W: Write> Progress<'a, W> {
         self.bar.set_message(self.last_test.clone());
         let best = if g.new_best { "  best so far" } else { "" };
         let text = format!("{}{best}", self.last_test);
-        self.line(g.env_steps, &text)
+        self.line(g.env_steps, &text);
     }
 
     /// Where there is no bar, a line.
-    fn line(&mut self, steps: u64, text: &str) -> io::Result<()> {
+    fn line(&mut self, steps: u64, text: &str) {
         let (since, before) = std::mem::replace(&mut self.last_line, (Instant::now(), steps));
         if self.quiet || !self.bar.is_hidden() {
-            return Ok(());
+            return;
         }
         let speed = (steps - before) as f64 / since.elapsed().as_secs_f64();
         let left = duration(self.steps.saturating_sub(steps) as f64 / speed);
         let total = self.steps;
-        writeln!(self.output, "{steps:>9}/{total} steps  {speed:.0}/s  eta {left}  {text}")?;
-        self.output.flush()
+        let line = format!("{steps:>9}/{total} steps  {speed:.0}/s  eta {left}  {text}\n");
+        let written = self.output.write_all(line.as_bytes()).and_then(|()| self.output.flush());
+        // Nobody reads any more (a closed pipe, a full disk): train on in silence.
+        self.quiet = written.is_err();
     }
 
-    fn finish(&mut self, trainer: &Trainer, run: &RunDir, early: bool) -> io::Result<()> {
+    fn finish(&mut self, trainer: &Trainer, run: &RunDir, early: bool) {
         self.bar.finish_and_clear();
-        if self.quiet {
-            return Ok(());
+        if !self.quiet {
+            let _ = self.summary(trainer, run, early).and_then(|()| self.output.flush());
         }
+    }
+
+    fn summary(&mut self, trainer: &Trainer, run: &RunDir, early: bool) -> io::Result<()> {
         let (config, times) = (trainer.config(), trainer.times());
-        let total = times.total.as_secs_f64();
-        let share = |part: Duration| 100.0 * part.as_secs_f64() / total;
-        let (updates, rollouts, tests) =
-            (share(times.updates), share(times.rollouts), share(times.tests));
+        let total = times.total;
+        let (updates, physics) = (100.0 * times.updates / total, 100.0 * times.physics / total);
         let o = &mut *self.output;
         writeln!(
             o,
@@ -295,8 +309,8 @@ impl<'a, W: Write> Progress<'a, W> {
         )?;
         writeln!(
             o,
-            "  time   updates {updates:.1} %, rollouts {rollouts:.1} %, tests {tests:.1} %, other {:.1} %",
-            100.0 - updates - rollouts - tests
+            "  time   updates {updates:.1} %, physics {physics:.1} %, all else {:.1} %",
+            100.0 - updates - physics
         )?;
         if !self.last_test.is_empty() {
             writeln!(o, "  last   {}", self.last_test)?;
@@ -315,27 +329,28 @@ impl<'a, W: Write> Progress<'a, W> {
         let path = run.path().display();
         writeln!(o, "  saved  {path}")?;
         writeln!(o, "next:")?;
-        writeln!(o, "  ecrl eval {path}    how good the best policy is")?;
+        let program = std::env::var("ECRL_COMMAND").unwrap_or_else(|_| "ecrl".into());
+        let policy = if trainer.best().is_some() { "" } else { " --policy final" };
+        writeln!(o, "  {program} eval {path}{policy}    how good the policy is")?;
         if config.steps < 1_000_000 && trainer.grad_steps() > 0 {
             // Updates take the time, and they begin late: count by them.
-            let per_step =
-                total / trainer.grad_steps() as f64 * config.learner.grad_steps_per_env_step;
+            let ratio = config.learner.grad_steps_per_env_step;
+            let hours = duration(1e6 * ratio * total / trainer.grad_steps() as f64);
             writeln!(
                 o,
-                "  ecrl train {} --algo {} --out {path}-full    the paper's 1e6 steps, about {} here",
-                config.task,
-                config.algorithm,
-                duration(1e6 * per_step)
+                "  {program} train --config {path}/config.toml --steps 1e6 --out {path}-full    \
+                 the paper's length, about {hours} here"
             )?;
         }
-        writeln!(o, "  ecrl tasks    the other robots; ecrl algorithms    the other algorithms")
+        writeln!(o, "  {program} tasks    the other robots")?;
+        writeln!(o, "  {program} algorithms    the other algorithms")
     }
 }
 
 /// Each J_C against its threshold.
 fn costs(values: &[f64], constraints: &[Constraint]) -> String {
     let one = |(value, c): (&f64, &Constraint)| {
-        let (sign, word) = if *value <= c.threshold { ("<=", "kept") } else { (">", "broken") };
+        let (sign, word) = if c.is_kept_by(*value) { ("<=", "kept") } else { (">", "broken") };
         format!("{} {value:.3} {sign} {} {word}  ", c.name, c.threshold)
     };
     values.iter().zip(constraints).map(one).collect()

@@ -139,8 +139,9 @@ impl Policy {
             return Err(PolicyError::Task { path: owned(), found, expected });
         }
         let sizes = [&[spec.observation], &about.hidden[..], &[2 * spec.action]].concat();
-        if sizes.contains(&0) {
-            return Err(store(StoreError::Format(format!("layers of sizes {sizes:?}"))));
+        for (layer, pair) in sizes.windows(2).enumerate() {
+            // Before memory is taken for what the header claims.
+            tensors.get(&format!("actor.{layer}.weight"), &[pair[1], pair[0]]).map_err(store)?;
         }
         let actor = tensors.mlp("actor", &sizes, Activation::Relu).map_err(store)?;
         Ok(Self { actor, about })

@@ -4,6 +4,7 @@
 //! it or when.
 
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use cmdp::{Env, Episode, Rng};
 use nets::{Mlp, gaussian};
@@ -32,12 +33,14 @@ pub struct Ticket<'a> {
 }
 
 /// One episode as it was played.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Rollout {
     /// Its return and constraint values.
     pub episode: Episode,
     /// Whether the simulation broke down.
     pub unstable: bool,
+    /// How long the environment took, and the whole episode.
+    pub times: [Duration; 2],
     terminated: bool,
     /// One more row than there are steps.
     obs: Vec<f32>,
@@ -113,17 +116,20 @@ fn play(env: &mut dyn Env, ticket: &Ticket, choice: Choice) -> Rollout {
     let mut rollout = Rollout {
         episode: Episode::new(&spec.constraints),
         unstable: false,
+        times: [Duration::ZERO; 2],
         terminated: false,
         obs: vec![],
         actions: vec![],
         rewards: vec![],
         costs: vec![],
     };
+    let begun = Instant::now();
     env.reset(&mut rng, &mut obs);
+    rollout.times[0] = begun.elapsed();
     loop {
-        let start = rollout.obs.len();
+        let first = rollout.obs.len();
         rollout.obs.extend(obs.iter().map(|&x| x as f32));
-        let head = ticket.actor.forward_one(&rollout.obs[start..], &mut scratch);
+        let head = ticket.actor.forward_one(&rollout.obs[first..], &mut scratch);
         let noise = match choice {
             Choice::Mean => None,
             Choice::Sample => {
@@ -132,7 +138,9 @@ fn play(env: &mut dyn Env, ticket: &Ticket, choice: Choice) -> Rollout {
             }
         };
         gaussian::act(head, noise, &mut action);
+        let start = Instant::now();
         let step = env.step(&action, &mut obs, &mut costs);
+        rollout.times[0] += start.elapsed();
         rollout.episode.push(&step, &costs);
         rollout.actions.extend(&action);
         rollout.rewards.push(step.reward as f32);
@@ -141,6 +149,7 @@ fn play(env: &mut dyn Env, ticket: &Ticket, choice: Choice) -> Rollout {
         if step.is_last() {
             rollout.terminated = step.terminated;
             rollout.obs.extend(obs.iter().map(|&x| x as f32));
+            rollout.times[1] = begun.elapsed();
             return rollout;
         }
     }

@@ -6,7 +6,8 @@
 //! population.jsonl     the population of each generation, where there is one
 //! events.out.tfevents* the same for TensorBoard
 //! policy.safetensors   the learner's policy at the end
-//! best.safetensors     the best policy that kept every constraint
+//! best.safetensors     the best policy in tests: the most reward of those that kept every constraint,
+//!                      or while there is none, the least violation
 //! ```
 //!
 //! Files other than the two logs appear whole or not at all: they are written under another name,
@@ -28,7 +29,8 @@ const METRICS: &str = "metrics.jsonl";
 const POPULATION: &str = "population.jsonl";
 /// The learner's policy at the end.
 pub const POLICY: &str = "policy.safetensors";
-/// The best policy that kept every constraint.
+/// The best policy in tests: the most reward of those that kept every constraint, or while there is
+/// none, the least violation.
 pub const BEST: &str = "best.safetensors";
 
 /// A run directory being written.
@@ -48,6 +50,9 @@ pub enum RunError {
     /// A run is there already.
     #[error("{path} holds a run already: choose another --out, or --force to replace it", path = .0.display())]
     Exists(PathBuf),
+    /// Not a folder.
+    #[error("{path} is a file; expected a folder for the run", path = .0.display())]
+    NoFolder(PathBuf),
     /// There is no run.
     #[error("{path} is not a run: it holds no {CONFIG}", path = .0.display())]
     Missing(PathBuf),
@@ -59,7 +64,15 @@ pub enum RunError {
         /// What is wrong.
         error: ConfigError,
     },
-    /// Reading or writing failed.
+    /// The run's configuration cannot be read.
+    #[error("{path}: cannot read it: {error}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
+    /// Writing failed.
     #[error("{path}: {error}", path = path.display())]
     Io {
         /// The file or folder.
@@ -79,12 +92,23 @@ impl RunDir {
         force: bool,
     ) -> Result<Self, RunError> {
         let io = |error| RunError::Io { path: path.to_owned(), error };
-        if path.join(CONFIG).exists() || path.join(METRICS).exists() {
+        if path.exists() && !path.is_dir() {
+            return Err(RunError::NoFolder(path.to_owned()));
+        }
+        if path.exists() && !own_files(path).map_err(io)?.is_empty() {
             if !force {
                 return Err(RunError::Exists(path.to_owned()));
             }
             clear(path).map_err(io)?;
         }
+        Self::begin(path, config, constraints).inspect_err(|_| {
+            // What was begun must not look like a run.
+            let _ = clear(path);
+        })
+    }
+
+    fn begin(path: &Path, config: &Config, constraints: &[Constraint]) -> Result<Self, RunError> {
+        let io = |error| RunError::Io { path: path.to_owned(), error };
         fs::create_dir_all(path).map_err(io)?;
         let metrics = File::create(path.join(METRICS)).map_err(io)?;
         let events = EventFile::create(path).map_err(io)?;
@@ -176,31 +200,41 @@ impl RunDir {
 pub fn read_config(run: &Path) -> Result<Config, RunError> {
     let path = run.join(CONFIG);
     let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => RunError::Missing(run.to_owned()),
-        _ => RunError::Io { path: path.clone(), error },
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RunError::Missing(run.to_owned()),
+        _ => RunError::Unreadable { path: path.clone(), error },
     })?;
     let mut layers = Layers::default();
     let built = layers.toml(&text).and_then(|()| layers.build());
     built.map_err(|error| RunError::Config { path, error })
 }
 
-fn clear(path: &Path) -> io::Result<()> {
+/// The files in a folder that a run has left there.
+fn own_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let ours = [CONFIG, METRICS, POPULATION, POLICY, BEST].contains(&&*name);
         if ours || name.starts_with("events.out.tfevents.") {
-            fs::remove_file(entry.path())?;
+            found.push(entry.path());
         }
     }
-    Ok(())
+    Ok(found)
 }
 
+fn clear(path: &Path) -> io::Result<()> {
+    own_files(path)?.iter().try_for_each(fs::remove_file)
+}
+
+/// Adds a line to a log, whole or not at all.
 fn append(file: &mut File, line: &impl serde::Serialize) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(line).expect("plain data");
     bytes.push(b'\n');
-    file.write_all(&bytes)
+    let before = file.metadata()?.len();
+    file.write_all(&bytes).inspect_err(|_| {
+        let _ = file.set_len(before);
+    })
 }
 
 /// Writes a file so that it appears whole or not at all.

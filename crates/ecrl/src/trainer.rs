@@ -1,6 +1,6 @@
 //! The training loop: Algorithm 1 of the paper, with the choices of [`Algorithm`].
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cmdp::{Constraint, ConstraintError, Env, EnvSpec};
 use nets::Mlp;
@@ -43,6 +43,8 @@ pub struct Generation {
     pub grad_steps: u64,
     /// Seconds since the run began.
     pub seconds: f64,
+    /// Where they went.
+    pub times: Times,
     /// The learner's mean return in the test.
     pub learner_reward: Option<f64>,
     /// The learner's mean J_C in the test.
@@ -81,6 +83,10 @@ pub struct Generation {
     pub replay: usize,
     /// Whether this generation's test gave the best policy so far.
     pub new_best: bool,
+    /// The reward of the best policy so far.
+    pub best_reward: Option<f64>,
+    /// Whether it keeps every constraint.
+    pub best_feasible: Option<bool>,
 }
 
 /// What became of the copy of the learner when the population it joined was ranked.
@@ -153,17 +159,15 @@ pub struct Best {
     pub violation: f64,
 }
 
-/// Where the time went.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// Where the time went, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Times {
-    /// Playing episodes.
-    pub rollouts: Duration,
-    /// Testing policies.
-    pub tests: Duration,
     /// Gradient updates.
-    pub updates: Duration,
+    pub updates: f64,
+    /// The environments, in training and in tests.
+    pub physics: f64,
     /// The whole run.
-    pub total: Duration,
+    pub total: f64,
 }
 
 /// Training that cannot start or go on.
@@ -310,7 +314,7 @@ impl Trainer {
 
     /// Where the time went so far.
     pub fn times(&self) -> Times {
-        Times { total: self.started.elapsed(), ..self.times }
+        Times { total: self.started.elapsed().as_secs_f64(), ..self.times }
     }
 
     /// The learner's policy. After [`TrainError::NotFinite`], the last that was sound.
@@ -381,6 +385,7 @@ impl Trainer {
             env_steps: self.env_steps,
             grad_steps: self.grad_steps,
             seconds: 0.0,
+            times: Times::default(),
             learner_reward: None,
             learner_cost: None,
             feasible: None,
@@ -400,11 +405,14 @@ impl Trainer {
             unstable: population.iter().chain(&learner).filter(|r| r.unstable).count(),
             replay: self.replay.len(),
             new_best: false,
+            best_reward: None,
+            best_feasible: None,
         };
         if !stopped && self.test_is_due() {
             self.test(&mut record, ranked.first().copied());
         }
-        record.seconds = self.started.elapsed().as_secs_f64();
+        record.times = self.times();
+        record.seconds = record.times.total;
         Ok(record)
     }
 
@@ -415,16 +423,16 @@ impl Trainer {
             .enumerate()
             .map(|(i, actor)| Ticket { actor, key: self.key(Stream::Population, i as u64) })
             .collect();
-        let (played, time) = timed(|| self.play(&tickets, Choice::Sample));
-        self.times.rollouts += time;
+        let (played, physics) = self.play(&tickets, Choice::Sample);
+        self.times.physics += physics;
         played
     }
 
     fn play_learner(&mut self) -> Vec<Rollout> {
         let episodes = self.config.learner.episodes;
         let tickets = self.tickets(self.sac.actor(), Stream::Learner, episodes);
-        let (played, time) = timed(|| self.play(&tickets, Choice::Sample));
-        self.times.rollouts += time;
+        let (played, physics) = self.play(&tickets, Choice::Sample);
+        self.times.physics += physics;
         played
     }
 
@@ -432,8 +440,15 @@ impl Trainer {
         (0..episodes as u64).map(|i| Ticket { actor, key: self.key(stream, i) }).collect()
     }
 
-    fn play(&self, tickets: &[Ticket], choice: Choice) -> Vec<Rollout> {
-        self.pool.install(|| self.stage.play(tickets, choice))
+    /// Plays the tickets; returns the episodes, and the seconds that the environments took of it.
+    fn play(&self, tickets: &[Ticket], choice: Choice) -> (Vec<Rollout>, f64) {
+        let start = Instant::now();
+        let played = self.pool.install(|| self.stage.play(tickets, choice));
+        let seconds = start.elapsed().as_secs_f64();
+        // Threads play at once: take the environments' share of all episodes.
+        let sum = |i: usize| played.iter().map(|r| r.times[i].as_secs_f64()).sum::<f64>();
+        let share = sum(0) / sum(1).max(f64::MIN_POSITIVE);
+        (played, seconds * share)
     }
 
     fn rank(&self, population: &[Rollout]) -> Vec<usize> {
@@ -527,11 +542,11 @@ impl Trainer {
             // A loss shows most troubles at once; a weight behind a ReLU may not reach it.
             let last = done == updates;
             let broken = if losses.are_finite() { None } else { Some("a loss".into()) };
-            if broken.is_some() || last {
-                if let Some(tensor) = self.sac.broken_tensor().or(broken) {
-                    self.broken = true;
-                    return Err(TrainError::NotFinite { step: self.grad_steps, tensor });
-                }
+            if (broken.is_some() || last)
+                && let Some(tensor) = self.sac.broken_tensor().or(broken)
+            {
+                self.broken = true;
+                return Err(TrainError::NotFinite { step: self.grad_steps, tensor });
             }
             sum.add(&losses);
             let learnt = (steps as f64 * (done as f64 / updates as f64)) as u64;
@@ -539,7 +554,7 @@ impl Trainer {
                 break;
             }
         }
-        self.times.updates += start.elapsed();
+        self.times.updates += start.elapsed().as_secs_f64();
         Ok((done > 0).then(|| sum.divided_by(done as f64)))
     }
 
@@ -550,7 +565,6 @@ impl Trainer {
 
     /// Tests the learner and the champion, and keeps who is the best so far.
     fn test(&mut self, record: &mut Generation, champion: Option<usize>) {
-        let start = Instant::now();
         self.tested_at = Some(self.env_steps);
         let learner = self.sac.actor().clone();
         let (reward, cost) = self.tested(&learner, Stream::TestLearner);
@@ -566,13 +580,16 @@ impl Trainer {
             record.champion_cost = Some(cost.clone());
             record.new_best |= self.keep_if_best(&champion, reward, cost);
         }
-        self.times.tests += start.elapsed();
+        record.best_reward = self.best.as_ref().map(|best| best.reward);
+        record.best_feasible = self.best.as_ref().map(|best| best.violation == 0.0);
     }
 
     /// An actor's mean return and mean J_C.
-    fn tested(&self, actor: &Mlp, stream: Stream) -> (f64, Vec<f64>) {
+    fn tested(&mut self, actor: &Mlp, stream: Stream) -> (f64, Vec<f64>) {
         let choice = if self.config.test.sample { Choice::Sample } else { Choice::Mean };
-        let played = self.play(&self.tickets(actor, stream, self.config.test.episodes), choice);
+        let tickets = self.tickets(actor, stream, self.config.test.episodes);
+        let (played, physics) = self.play(&tickets, choice);
+        self.times.physics += physics;
         let reward = mean(played.iter().map(|r| r.episode.reward()));
         (reward, mean_costs(&constraint_values(&played), self.spec.constraints.len()))
     }
@@ -593,12 +610,6 @@ impl Trainer {
         }
         better
     }
-}
-
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let start = Instant::now();
-    let result = work();
-    (result, start.elapsed())
 }
 
 /// J_C of every episode.

@@ -267,8 +267,11 @@ mod tests {
             let copied: Vec<usize> = copies.map(|d| d.parents[0]).collect();
             let losers = 10 - 2 - descents.iter().filter(|d| d.origin == Origin::Winner).count();
             assert_eq!(copied.len(), losers.min(2), "{descents:?}");
+            assert!(copied.len() < 2 || copied[0] != copied[1], "one copy of each");
+            let won =
+                |slot: &usize| matches!(descents[*slot].origin, Origin::Winner | Origin::Elite);
             for d in descents.iter().filter(|d| d.origin == Origin::Child) {
-                assert!([7, 2].contains(&d.parents[0]), "{d:?}");
+                assert!([7, 2].contains(&d.parents[0]) && won(&d.parents[1]), "{d:?}");
             }
         }
     }
@@ -422,6 +425,28 @@ mod tests {
         assert!((deviation(&small) - 0.1).abs() < 0.005, "{}", deviation(&small));
         assert!((deviation(&reset) / 0.001 - 1.0).abs() < 0.15, "{}", deviation(&reset));
         assert!((deviation(&large) / 10.2 - 1.0).abs() < 0.06, "{}", deviation(&large));
+    }
+
+    #[test]
+    fn weights_and_biases_are_reset_with_their_own_deviation() {
+        // Of entries that are 0, only a reset makes anything else.
+        let (mut weights, mut biases) = (vec![], vec![]);
+        for seed in 0..20_000 {
+            let mut net = Mlp::zeros(&[30, 40, 1], Activation::Relu);
+            mutate(&mut net, &mut cmdp::rng([seed, 0, 0, 0]));
+            let reset = |range: Range<usize>| {
+                net.params()[range]
+                    .iter()
+                    .filter(|x| **x != 0.0)
+                    .map(|&x| f64::from(x))
+                    .collect::<Vec<_>>()
+            };
+            weights.extend(reset(net.weight_range(0)));
+            biases.extend(reset(net.bias_range(0)));
+        }
+        let deviation = |x: &[f64]| (x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64).sqrt();
+        assert!(weights.len() > 1000 && (deviation(&weights) / 0.1 - 1.0).abs() < 0.05);
+        assert!(biases.len() > 5 && (0.4..2.0).contains(&deviation(&biases)), "{biases:?}");
     }
 
     #[test]
