@@ -6,7 +6,7 @@
 //! - [`ranking`], [`variation`]: how the population evolves.
 //! - [`sac`]: the learner; [`replay`]: what it learns from; [`constraint`]: its multipliers.
 //! - [`rollout`]: playing episodes on all threads.
-//! - [`policy`], [`run`], [`tensorboard`]: what a run leaves on disk.
+//! - [`record`], [`policy`], [`run`], [`tensorboard`]: what a run leaves on disk.
 //! - [`bench`]: how fast it learns.
 //!
 //! The algorithms know only [`cmdp::Env`]; any task will do.
@@ -18,6 +18,7 @@ pub mod constraint;
 pub mod evaluate;
 pub mod policy;
 pub mod ranking;
+pub mod record;
 pub mod replay;
 pub mod rollout;
 pub mod run;

@@ -21,8 +21,8 @@ use cmdp::Constraint;
 
 use crate::config::{Config, ConfigError, Layers};
 use crate::policy::Policy;
+use crate::record::{Census, Generation};
 use crate::tensorboard::EventFile;
-use crate::trainer::{Census, Generation};
 
 const CONFIG: &str = "config.toml";
 const METRICS: &str = "metrics.jsonl";

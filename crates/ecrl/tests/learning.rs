@@ -2,7 +2,8 @@
 
 use cmdp::{Constraint, Env, EnvSpec, PointMass, Rng, StateError, Step};
 use ecrl::config::{Config, Layers};
-use ecrl::trainer::{Generation, TrainError, Trainer};
+use ecrl::record::Generation;
+use ecrl::trainer::{TrainError, Trainer};
 
 /// The best return under `force<=0.1`, and without a constraint: see [`PointMass`].
 const CONSTRAINED: f64 = 42.8;
