@@ -96,10 +96,11 @@ fn generation(
     progress: &mut Progress<impl Write>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let generation = trainer.generation(&mut |steps| {
+    let brought = trainer.generation(&mut |steps| {
         progress.tick(steps);
         !stop.asked()
     })?;
+    let Some(generation) = brought else { return Ok(()) };
     run.record(&generation, trainer.census())?;
     if let (true, Some(best)) = (generation.new_best, trainer.best()) {
         run.save_policy(run::BEST, &best.policy)?;

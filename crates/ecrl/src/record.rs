@@ -8,7 +8,7 @@ use crate::variation::Descent;
 ///
 /// Costs and multipliers have one entry for each constraint. Test figures are there in generations
 /// that were tested.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Generation {
     /// Its number, from 1.
     pub generation: u64,

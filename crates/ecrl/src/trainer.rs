@@ -65,6 +65,25 @@ pub enum TrainError {
     },
 }
 
+/// A generation that has been played and is being learnt from.
+#[derive(Debug, Clone, PartialEq)]
+struct Pending {
+    /// What is known of it so far.
+    record: Generation,
+    /// B_C^g: J_C of its episodes.
+    values: Vec<Vec<f64>>,
+    steps: u64,
+    /// Whether there are transitions enough to learn from.
+    learning: bool,
+    /// The first and the last slot of the ranking.
+    first: Option<usize>,
+    last: Option<usize>,
+    updates: u64,
+    done: u64,
+    /// Sums over the updates done.
+    losses: Losses,
+}
+
 /// A training run.
 pub struct Trainer {
     config: Config,
@@ -83,6 +102,7 @@ pub struct Trainer {
     fates: Fates,
     census: Option<Census>,
     generation: u64,
+    pending: Option<Pending>,
     env_steps: u64,
     /// Environment steps of the generations that were learnt from.
     learnt_steps: u64,
@@ -139,6 +159,7 @@ impl Trainer {
             stage: Stage::new(envs),
             sac,
             generation: 0,
+            pending: None,
             env_steps: 0,
             learnt_steps: 0,
             grad_steps: 0,
@@ -170,9 +191,9 @@ impl Trainer {
         self.grad_steps
     }
 
-    /// Whether all steps have been taken.
+    /// Whether all steps have been taken and learnt from.
     pub fn is_done(&self) -> bool {
-        self.env_steps >= self.config.steps
+        self.env_steps >= self.config.steps && self.pending.is_none()
     }
 
     /// The best policy so far.
@@ -207,19 +228,36 @@ impl Trainer {
 
     /// One generation: lines 7-30 of Algorithm 1.
     ///
-    /// `progress` is told after every update how many steps have been taken and learnt from; where
-    /// it returns false, the generation ends early.
+    /// `progress` is told after every update how many steps have been taken and learnt from. Where
+    /// it returns false, the generation pauses and `None` comes back; the next call goes on with it,
+    /// and what comes of it is the same to the bit.
     pub fn generation(
         &mut self,
         progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Generation, TrainError> {
-        self.generation += 1;
-        let mut stopped = false;
-        let mut progress = |steps| {
-            stopped = !progress(steps);
-            !stopped
+    ) -> Result<Option<Generation>, TrainError> {
+        let mut pending = match self.pending.take() {
+            Some(pending) => pending,
+            None => self.play_generation(),
         };
+        let finished = self.learn(&mut pending, progress)?; // SAC on r - λ·c
+        if !finished {
+            self.pending = Some(pending);
+            return Ok(None);
+        }
+        if pending.learning {
+            self.lagrange.raise_learner(&pending.values, &self.spec.constraints);
+        }
+        if self.generation.is_multiple_of(self.config.evolution.sync_period)
+            && let Some(last) = pending.last
+        {
+            self.inject_learner(last); // and raise that slot's multiplier
+        }
+        Ok(Some(self.finish(pending)))
+    }
 
+    /// The first half of a generation: everybody plays, and the next population is made.
+    fn play_generation(&mut self) -> Pending {
+        self.generation += 1;
         let population = self.play_population(); // every actor, one episode, in parallel
         for (slot, rollout) in population.iter().enumerate() {
             rollout.remember(&mut self.replay, self.lagrange.of_slot(slot));
@@ -234,59 +272,70 @@ impl Trainer {
         }
         let values = constraint_values(population.iter().chain(&learner)); // B_C^g
         self.lagrange.remember(&values);
-        let steps: usize = population.iter().chain(&learner).map(|r| r.episode.steps()).sum();
+
+        let everyone = || population.iter().chain(&learner);
+        let steps: usize = everyone().map(|r| r.episode.steps()).sum();
         self.env_steps += steps as u64;
         let learning = self.replay.len() >= self.config.learner.learning_starts;
-        let mut losses = None;
-        if learning {
-            losses = self.learn(steps, &mut progress)?; // SAC on r - λ·c
-            self.lagrange.raise_learner(&values, &self.spec.constraints);
-        }
-        if self.generation.is_multiple_of(self.config.evolution.sync_period)
-            && let Some(&last) = ranked.last()
-        {
-            self.inject_learner(last); // and raise that slot's multiplier
-        }
-
         let constraints = self.spec.constraints.len();
         let (played, rolled) = (constraint_values(&population), constraint_values(&learner));
         let some = |values: Vec<f64>| (!population.is_empty()).then_some(values);
         let share = |sum: f64| (!population.is_empty()).then(|| sum / population.len() as f64);
         let kept = population.iter().filter(|r| r.episode.is_feasible()).count() as f64;
-        let mut record = Generation {
+        let record = Generation {
             generation: self.generation,
             env_steps: self.env_steps,
-            grad_steps: self.grad_steps,
-            seconds: 0.0,
-            times: Times::default(),
-            learner_reward: None,
-            learner_cost: None,
-            feasible: None,
-            champion_reward: None,
-            champion_cost: None,
             rollout_reward: mean(learner.iter().map(|r| r.episode.reward())),
             rollout_cost: mean_costs(&rolled, constraints),
             population_reward_mean: share(population.iter().map(|r| r.episode.reward()).sum()),
             population_cost_mean: some(mean_costs(&played, constraints)),
             population_feasible: share(kept),
-            lambda_learner: self.lagrange.of_learner().to_vec(),
             lambda_mean: some(mean_costs(&lambdas, constraints)),
             learner_copy: fate,
-            critic_loss: losses.map(|l| (l.critic[0] + l.critic[1]) / 2.0),
-            actor_loss: losses.map(|l| l.actor),
-            entropy: losses.map(|l| l.entropy),
-            unstable: population.iter().chain(&learner).filter(|r| r.unstable).count(),
+            unstable: everyone().filter(|r| r.unstable).count(),
             replay: self.replay.len(),
-            new_best: false,
-            best_reward: None,
-            best_feasible: None,
+            ..Generation::default()
         };
-        if !stopped && self.test_is_due() {
-            self.test(&mut record, ranked.first().copied());
+        let updates = if learning { self.updates_due(steps) } else { 0 };
+        let (first, last) = (ranked.first().copied(), ranked.last().copied());
+        self.last_good.params_mut().copy_from_slice(self.sac.actor().params());
+        let losses = Losses::default();
+        Pending {
+            record,
+            values,
+            steps: steps as u64,
+            learning,
+            first,
+            last,
+            updates,
+            done: 0,
+            losses,
+        }
+    }
+
+    /// The updates that a generation's steps ask for; counted from the start of the run, so that
+    /// fractions of an update add up.
+    fn updates_due(&mut self, steps: usize) -> u64 {
+        self.learnt_steps += steps as u64;
+        let ratio = self.config.learner.grad_steps_per_env_step;
+        ((self.learnt_steps as f64 * ratio).round() as u64).saturating_sub(self.grad_steps)
+    }
+
+    /// What a generation brought, and a test if one is due.
+    fn finish(&mut self, pending: Pending) -> Generation {
+        let Pending { mut record, losses, done, first, .. } = pending;
+        let losses = (done > 0).then(|| losses.divided_by(done as f64));
+        record.grad_steps = self.grad_steps;
+        record.lambda_learner = self.lagrange.of_learner().to_vec();
+        record.critic_loss = losses.map(|l| (l.critic[0] + l.critic[1]) / 2.0);
+        record.actor_loss = losses.map(|l| l.actor);
+        record.entropy = losses.map(|l| l.entropy);
+        if self.test_is_due() {
+            self.test(&mut record, first);
         }
         record.times = self.times();
         record.seconds = record.times.total;
-        Ok(record)
+        record
     }
 
     fn play_population(&mut self) -> Vec<Rollout> {
@@ -389,31 +438,24 @@ impl Trainer {
         self.lagrange.raise_slot(slot, &self.spec.constraints, &mut rng);
     }
 
-    /// As many updates as the generation's steps ask for; returns the mean of their losses.
+    /// The updates that are still to be done; returns whether all are.
     fn learn(
         &mut self,
-        steps: usize,
+        pending: &mut Pending,
         progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Option<Losses>, TrainError> {
+    ) -> Result<bool, TrainError> {
         let start = Instant::now();
-        self.last_good.params_mut().copy_from_slice(self.sac.actor().params());
-        // Counted from the start, so that fractions of an update add up.
-        self.learnt_steps += steps as u64;
-        let ratio = self.config.learner.grad_steps_per_env_step;
-        let due = (self.learnt_steps as f64 * ratio).round() as u64;
-        let updates = due.saturating_sub(self.grad_steps);
         let (seed, stream) = (self.config.seed, Stream::Update as u64);
-        let mut sum = Losses::default();
-        let mut done = 0;
-        while done < updates {
+        let mut go_on = true;
+        while pending.done < pending.updates && go_on {
             let key = |half| [seed, stream, self.grad_steps, half];
             let mut rngs = [cmdp::rng(key(0)), cmdp::rng(key(1))];
             let (sac, replay) = (&mut self.sac, &self.replay);
             let losses = self.pool.install(|| sac.update(replay, &mut rngs));
             self.grad_steps += 1;
-            done += 1;
+            pending.done += 1;
             // A loss shows most troubles at once; a weight behind a ReLU may not reach it.
-            let last = done == updates;
+            let last = pending.done == pending.updates;
             let broken = if losses.are_finite() { None } else { Some("a loss".into()) };
             if (broken.is_some() || last)
                 && let Some(tensor) = self.sac.broken_tensor().or(broken)
@@ -421,14 +463,13 @@ impl Trainer {
                 self.broken = true;
                 return Err(TrainError::NotFinite { step: self.grad_steps, tensor });
             }
-            sum.add(&losses);
-            let learnt = (steps as f64 * (done as f64 / updates as f64)) as u64;
-            if !progress(self.env_steps - steps as u64 + learnt) {
-                break;
-            }
+            pending.losses.add(&losses);
+            let share = pending.done as f64 / pending.updates as f64;
+            let learnt = (pending.steps as f64 * share) as u64;
+            go_on = progress(self.env_steps - pending.steps + learnt);
         }
         self.times.updates += start.elapsed().as_secs_f64();
-        Ok((done > 0).then(|| sum.divided_by(done as f64)))
+        Ok(pending.done == pending.updates)
     }
 
     fn test_is_due(&self) -> bool {
@@ -521,7 +562,7 @@ mod tests {
     }
 
     fn step(trainer: &mut Trainer) -> Generation {
-        trainer.generation(&mut |_| true).unwrap()
+        trainer.generation(&mut |_| true).unwrap().unwrap()
     }
 
     /// The multipliers stored with transitions from `first` on, each named once, in order.

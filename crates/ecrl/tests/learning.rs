@@ -48,7 +48,7 @@ fn train(config: Config, threads: usize) -> (Trainer, Vec<Generation>) {
     let mut trainer = Trainer::new::<TrainError>(config.clone(), threads, make).unwrap();
     let mut generations = Vec::new();
     while !trainer.is_done() {
-        generations.push(trainer.generation(&mut |_| true).unwrap());
+        generations.push(trainer.generation(&mut |_| true).unwrap().unwrap());
     }
     (trainer, generations)
 }
@@ -196,18 +196,24 @@ fn a_nan_stops_the_run_with_step_and_tensor_and_keeps_the_last_good_policy() {
 }
 
 #[test]
-fn a_generation_can_be_stopped_between_updates() {
-    let config = config("sac");
+fn a_run_paused_anywhere_ends_as_if_it_had_not_been() {
+    let config = short("ecrl");
+    let (whole, log) = train(config.clone(), 2);
     let make = || Ok(env(&config));
-    let mut trainer = Trainer::new::<TrainError>(config.clone(), 1, make).unwrap();
-    let mut calls = 0;
-    while calls == 0 {
-        let generation = trainer.generation(&mut |_| {
-            calls += 1;
-            calls < 3
+    let mut paused = Trainer::new::<TrainError>(config.clone(), 2, make).unwrap();
+    let (mut generations, mut pauses) = (Vec::new(), 0);
+    while !paused.is_done() {
+        let mut updates = 0;
+        let brought = paused.generation(&mut |_| {
+            updates += 1;
+            updates % 97 != 0
         });
-        let generation = generation.unwrap();
-        assert_eq!(generation.grad_steps, calls);
+        match brought.unwrap() {
+            Some(generation) => generations.push(generation),
+            None => pauses += 1,
+        }
     }
-    assert_eq!(calls, 3);
+    assert!(pauses > 5, "{pauses}");
+    assert_eq!(without_time(generations), without_time(log));
+    assert_eq!(paused.policy().to_bytes(), whole.policy().to_bytes());
 }
