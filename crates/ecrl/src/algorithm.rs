@@ -1,9 +1,11 @@
 //! Every algorithm is one loop with choices made once: this is the table of choices.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ranking::Ranking;
 
 /// Which multipliers λ transitions are shaped with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Multipliers {
     /// None: λ = 0, the constraints are measured and nothing else.
     None,

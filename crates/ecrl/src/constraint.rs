@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use cmdp::{Constraint, Rng};
 use rand::RngExt as _;
+use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Multipliers;
 use crate::config::MultiplierConfig;
@@ -48,7 +49,7 @@ pub fn raise<'a>(
 }
 
 /// The constraint buffer B_C: the values J_C of the last episodes, whoever played them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConstraintBuffer {
     capacity: usize,
     episodes: VecDeque<Vec<f64>>,
@@ -76,7 +77,7 @@ impl ConstraintBuffer {
 }
 
 /// The multipliers of a run, and how they answer violations.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lagrange {
     rule: Multipliers,
     eta: f64,

@@ -6,6 +6,7 @@
 //! - [`ranking`], [`variation`]: how the population evolves.
 //! - [`sac`]: the learner; [`replay`]: what it learns from; [`constraint`]: its multipliers.
 //! - [`rollout`]: playing episodes on all threads.
+//! - [`checkpoint`]: the whole state of a run, for going on with it.
 //! - [`record`], [`policy`], [`run`], [`tensorboard`]: what a run leaves on disk.
 //! - [`bench`]: how fast it learns.
 //!
@@ -13,6 +14,7 @@
 
 pub mod algorithm;
 pub mod bench;
+pub mod checkpoint;
 pub mod config;
 pub mod constraint;
 pub mod evaluate;

@@ -1,6 +1,6 @@
 //! What a run tells of itself: the lines of `metrics.jsonl` and `population.jsonl`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::variation::Descent;
 
@@ -8,7 +8,7 @@ use crate::variation::Descent;
 ///
 /// Costs and multipliers have one entry for each constraint. Test figures are there in generations
 /// that were tested.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Generation {
     /// Its number, from 1.
     pub generation: u64,
@@ -65,7 +65,7 @@ pub struct Generation {
 }
 
 /// What became of the copy of the learner when the population it joined was ranked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
     /// It was among the elites.
@@ -77,7 +77,7 @@ pub enum Fate {
 }
 
 /// How often the learner's copy met each fate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Fates {
     /// Among the elites.
     pub elite: u64,
@@ -88,7 +88,7 @@ pub struct Fates {
 }
 
 /// One actor of the population, as it was ranked: part of a line of `population.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Individual {
     /// Its slot.
     pub slot: usize,
@@ -110,7 +110,7 @@ pub struct Individual {
 }
 
 /// The population of one generation: a line of `population.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Census {
     /// The generation.
     pub generation: u64,
@@ -121,7 +121,7 @@ pub struct Census {
 }
 
 /// Where the time went, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Times {
     /// Gradient updates.
     pub updates: f64,

@@ -36,6 +36,8 @@ pub struct Replay {
     constraints: usize,
     capacity: usize,
     segments: Vec<Box<[f32]>>,
+    /// Which segments have changed since they were last stored.
+    changed: Vec<bool>,
     len: usize,
     next: usize,
 }
@@ -44,7 +46,16 @@ impl Replay {
     /// An empty ring for `capacity` transitions of these sizes.
     pub fn new(capacity: usize, obs: usize, action: usize, constraints: usize) -> Self {
         assert!(capacity > 0, "capacity");
-        Self { obs, action, constraints, capacity, segments: vec![], len: 0, next: 0 }
+        Self {
+            obs,
+            action,
+            constraints,
+            capacity,
+            segments: vec![],
+            changed: vec![],
+            len: 0,
+            next: 0,
+        }
     }
 
     /// Transitions held.
@@ -67,7 +78,9 @@ impl Replay {
         if self.next == self.segments.len() * SEGMENT {
             let rows = SEGMENT.min(self.capacity - self.next);
             self.segments.push(vec![0.0; rows * width].into_boxed_slice());
+            self.changed.push(true);
         }
+        self.changed[self.next / SEGMENT] = true;
         let start = self.next % SEGMENT * width;
         let row = &mut self.segments[self.next / SEGMENT][start..start + width];
         let Transition { obs, action, reward, costs, multipliers, next_obs, terminated } =
@@ -100,6 +113,40 @@ impl Replay {
     /// A transition drawn uniformly.
     pub fn sample(&self, rng: &mut Rng) -> Transition<'_> {
         self.get(rng.random_range(0..self.len))
+    }
+
+    /// Where the next transition goes.
+    pub fn next(&self) -> usize {
+        self.next
+    }
+
+    /// All segments of the ring, each with whether it has changed since
+    /// [`all_stored`](Self::all_stored).
+    pub fn segments(&self) -> impl Iterator<Item = (&[f32], bool)> {
+        self.segments.iter().map(|segment| &**segment).zip(self.changed.iter().copied())
+    }
+
+    /// Takes note that every segment has been stored.
+    pub fn all_stored(&mut self) {
+        self.changed.fill(false);
+    }
+
+    /// Goes back to stored segments; refused, and nothing changed, where they do not fit.
+    pub fn restore(&mut self, segments: Vec<Vec<f32>>, len: usize, next: usize) -> bool {
+        let (width, rows) = (self.width(), len.max(next));
+        let fits = len <= self.capacity
+            && next < self.capacity
+            && (len == self.capacity || next == len)
+            && segments.len() == rows.div_ceil(SEGMENT)
+            && segments.iter().enumerate().all(|(i, segment)| {
+                segment.len() == SEGMENT.min(self.capacity - i * SEGMENT) * width
+            });
+        if fits {
+            self.changed = vec![false; segments.len()];
+            self.segments = segments.into_iter().map(Vec::into_boxed_slice).collect();
+            (self.len, self.next) = (len, next);
+        }
+        fits
     }
 
     /// Bytes taken by the transitions.

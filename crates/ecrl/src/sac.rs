@@ -21,7 +21,8 @@
 //! 2. Fujimoto et al., Addressing Function Approximation Error in Actor-Critic Methods, ICML 2018.
 
 use cmdp::Rng;
-use nets::{Activation, Adam, Mlp, Tape, gaussian, store::mlp_tensors};
+use nets::store::{Store, StoreError, mlp_tensors};
+use nets::{Activation, Adam, Mlp, Tape, gaussian};
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
@@ -63,7 +64,7 @@ impl Default for SacConfig {
 }
 
 /// What one update saw.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Losses {
     /// The mean squared error of each critic.
     pub critic: [f64; 2],
@@ -256,6 +257,54 @@ impl Sac {
             actor: actor_loss,
             entropy: entropy / self.config.batch as f64,
         }
+    }
+
+    fn parts(&self) -> [(&'static str, &Mlp, Option<&Adam>); 5] {
+        let [first, second] = &self.critics;
+        [
+            ("actor", &self.actor, Some(&self.actor_adam)),
+            ("critic1", &first.net, Some(&first.adam)),
+            ("critic2", &second.net, Some(&second.adam)),
+            ("target1", &first.target, None),
+            ("target2", &second.target, None),
+        ]
+    }
+
+    /// Adds all networks and the optimisers' moments to a store; returns the optimisers' steps.
+    pub fn save(&self, store: &mut Store) -> Vec<u64> {
+        let mut steps = Vec::new();
+        for (name, net, adam) in self.parts() {
+            store.add_mlp(name, net);
+            if let Some((taken, m, v)) = adam.map(Adam::state) {
+                store.add(format!("{name}.adam.m"), &[m.len()], m);
+                store.add(format!("{name}.adam.v"), &[v.len()], v);
+                steps.push(taken);
+            }
+        }
+        steps
+    }
+
+    /// Goes back to what [`save`](Self::save) stored.
+    pub fn load(&mut self, store: &Store, steps: &[u64]) -> Result<(), StoreError> {
+        let mut steps = steps.iter();
+        let [first, second] = &mut self.critics;
+        for (name, net, adam) in [
+            ("actor", &mut self.actor, Some(&mut self.actor_adam)),
+            ("critic1", &mut first.net, Some(&mut first.adam)),
+            ("critic2", &mut second.net, Some(&mut second.adam)),
+            ("target1", &mut first.target, None),
+            ("target2", &mut second.target, None),
+        ] {
+            *net = store.mlp(name, net.sizes(), Activation::Relu)?;
+            if let Some(adam) = adam {
+                let shape = [net.params().len()];
+                let m = store.get(&format!("{name}.adam.m"), &shape)?;
+                let v = store.get(&format!("{name}.adam.v"), &shape)?;
+                let taken = steps.next().ok_or_else(|| StoreError::Missing("adam steps".into()))?;
+                adam.restore(*taken, m, v);
+            }
+        }
+        Ok(())
     }
 
     /// The name of the first tensor that holds a number that is not finite.

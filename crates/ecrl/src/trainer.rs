@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use cmdp::{Constraint, ConstraintError, Env, EnvSpec};
-use nets::Mlp;
+use nets::store::Store;
+use nets::{Activation, Mlp};
+use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Layers};
 use crate::constraint::{Lagrange, feasible, violation};
 use crate::policy::{About, Policy};
 use crate::ranking::Ranking;
@@ -66,7 +68,7 @@ pub enum TrainError {
 }
 
 /// A generation that has been played and is being learnt from.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Pending {
     /// What is known of it so far.
     record: Generation,
@@ -82,6 +84,28 @@ struct Pending {
     done: u64,
     /// Sums over the updates done.
     losses: Losses,
+}
+
+/// What a checkpoint holds beside tensors. There is no random state: every generator comes from a
+/// key that these counters name.
+#[derive(Debug, Serialize, Deserialize)]
+struct Counters {
+    config: String,
+    generation: u64,
+    pending: Option<Pending>,
+    env_steps: u64,
+    learnt_steps: u64,
+    grad_steps: u64,
+    adam_steps: Vec<u64>,
+    tested_at: Option<u64>,
+    times: Times,
+    lagrange: Lagrange,
+    descents: Vec<Descent>,
+    injected: Option<usize>,
+    fates: Fates,
+    census: Option<Census>,
+    /// The best policy's origin, reward, cost and violation; its tensors lie beside.
+    best: Option<(About, f64, Vec<f64>, f64)>,
 }
 
 /// A training run.
@@ -208,7 +232,108 @@ impl Trainer {
 
     /// Where the time went so far.
     pub fn times(&self) -> Times {
-        Times { total: self.started.elapsed().as_secs_f64(), ..self.times }
+        let total = self.times.total + self.started.elapsed().as_secs_f64();
+        Times { total, ..self.times }
+    }
+
+    /// The replay buffer.
+    pub fn replay(&self) -> &Replay {
+        &self.replay
+    }
+
+    /// The replay buffer, to take note that it was stored.
+    pub(crate) fn replay_mut(&mut self) -> &mut Replay {
+        &mut self.replay
+    }
+
+    /// Everything but the replay buffer, for a checkpoint.
+    pub fn state(&self) -> Store {
+        let mut store = Store::default();
+        let adam_steps = self.sac.save(&mut store);
+        for (slot, actor) in self.population.iter().enumerate() {
+            store.add_mlp(&format!("population{slot}"), actor);
+        }
+        store.add_mlp("last_good", &self.last_good);
+        if let Some(best) = &self.best {
+            store.add_mlp("best", &best.policy.actor);
+        }
+        let best = self.best.as_ref();
+        let counters = Counters {
+            config: self.config.to_toml(),
+            generation: self.generation,
+            pending: self.pending.clone(),
+            env_steps: self.env_steps,
+            learnt_steps: self.learnt_steps,
+            grad_steps: self.grad_steps,
+            adam_steps,
+            tested_at: self.tested_at,
+            times: self.times(),
+            lagrange: self.lagrange.clone(),
+            descents: self.descents.clone(),
+            injected: self.injected,
+            fates: self.fates,
+            census: self.census.clone(),
+            best: best.map(|b| (b.policy.about.clone(), b.reward, b.cost.clone(), b.violation)),
+        };
+        store.about = serde_json::to_string(&counters).expect("plain data");
+        store
+    }
+
+    /// Brings a fresh trainer to a state that [`state`](Self::state) gave and a replay buffer. All
+    /// is checked before anything changes.
+    pub fn restore(
+        &mut self,
+        state: &Store,
+        segments: Vec<Vec<f32>>,
+        len: usize,
+        next: usize,
+    ) -> Result<(), String> {
+        let counters: Counters = serde_json::from_str(&state.about).map_err(|e| e.to_string())?;
+        let mut layers = Layers::default();
+        let config = layers.toml(&counters.config).and_then(|()| layers.build());
+        let config = config.map_err(|e| e.to_string())?;
+        // More steps may be asked for; everything else must be as it was.
+        if (Config { steps: self.config.steps, ..config }) != self.config {
+            return Err("it belongs to another configuration".into());
+        }
+        let net = |name: &str, like: &Mlp| {
+            state.mlp(name, like.sizes(), Activation::Relu).map_err(|e| e.to_string())
+        };
+        let mut sac = self.sac.clone();
+        sac.load(state, &counters.adam_steps).map_err(|e| e.to_string())?;
+        let slots = self.population.iter().enumerate();
+        let population = slots
+            .map(|(slot, actor)| net(&format!("population{slot}"), actor))
+            .collect::<Result<Vec<_>, _>>()?;
+        let last_good = net("last_good", &self.last_good)?;
+        let best = match counters.best {
+            None => None,
+            Some((about, reward, cost, violation)) => {
+                let policy = Policy { actor: net("best", sac.actor())?, about };
+                Some(Best { policy, reward, cost, violation })
+            }
+        };
+        if counters.descents.len() != population.len() {
+            return Err("its population has another size".into());
+        }
+        if !self.replay.restore(segments, len, next) {
+            return Err("its replay buffer has another size".into());
+        }
+        (self.sac, self.population, self.last_good, self.best) = (sac, population, last_good, best);
+        self.generation = counters.generation;
+        self.pending = counters.pending;
+        self.env_steps = counters.env_steps;
+        self.learnt_steps = counters.learnt_steps;
+        self.grad_steps = counters.grad_steps;
+        self.tested_at = counters.tested_at;
+        self.times = counters.times;
+        self.lagrange = counters.lagrange;
+        self.descents = counters.descents;
+        self.injected = counters.injected;
+        self.fates = counters.fates;
+        self.census = counters.census;
+        self.started = Instant::now();
+        Ok(())
     }
 
     /// The learner's policy. After [`TrainError::NotFinite`], the last that was sound.

@@ -15,7 +15,7 @@ use cmdp::Rng;
 use nets::Mlp;
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::EvolutionConfig;
 
@@ -35,7 +35,7 @@ const RESET: f64 = 0.02;
 const BIAS: f64 = 0.04;
 
 /// Where an actor comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// The first generation.
@@ -53,7 +53,7 @@ pub enum Origin {
 }
 
 /// An actor's descent: how it came about, from which slots of the generation before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descent {
     /// How it came about.
     pub origin: Origin,

@@ -26,6 +26,18 @@ impl Adam {
         Self { learning_rate, steps: 0, m: vec![0.0; params], v: vec![0.0; params] }
     }
 
+    /// The state: steps taken, first and second moments.
+    pub fn state(&self) -> (u64, &[f32], &[f32]) {
+        (self.steps, &self.m, &self.v)
+    }
+
+    /// Goes back to a state.
+    pub fn restore(&mut self, steps: u64, m: &[f32], v: &[f32]) {
+        self.steps = steps;
+        self.m.copy_from_slice(m);
+        self.v.copy_from_slice(v);
+    }
+
     /// One step down the gradient.
     pub fn step(&mut self, params: &mut [f32], gradient: &[f32]) {
         self.each(params, gradient, None);
