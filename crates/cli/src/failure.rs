@@ -3,6 +3,7 @@
 use std::io;
 
 use cmdp::ConstraintError;
+use ecrl::checkpoint::CheckpointError;
 use ecrl::config::ConfigError;
 use ecrl::policy::PolicyError;
 use ecrl::run::RunError;
@@ -92,6 +93,12 @@ impl From<TrainError> for Failure {
             TrainError::Config(_) | TrainError::Constraint(_) => Self::input(error),
             TrainError::Threads(_) | TrainError::NotFinite { .. } => Self::run(error),
         }
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        Self::run(error)
     }
 }
 

@@ -27,6 +27,8 @@ struct Cli {
 enum Command {
     /// Train a policy
     Train(train::TrainArgs),
+    /// Go on with a run that was stopped, or was killed, or is to take more steps
+    Resume(train::ResumeArgs),
     /// Measure a trained policy: episodes with its mean action
     Eval(eval::EvalArgs),
     /// List the tasks: sizes, time limit, costs with their usual thresholds
@@ -81,6 +83,7 @@ fn run(command: Command) -> Result<(), Failure> {
     let mut output = BufWriter::new(io::stdout().lock());
     match command {
         Command::Train(args) => train::train(args, &mut output)?,
+        Command::Resume(args) => train::resume(args, &mut output)?,
         Command::Eval(args) => eval::eval(args, &mut output)?,
         Command::Tasks { json } => tasks::tasks(json, &mut output)?,
         Command::Algorithms => tasks::algorithms(&mut output)?,

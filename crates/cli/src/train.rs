@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use cmdp::{Constraint, Env};
 use ecrl::algorithm::Multipliers;
+use ecrl::checkpoint::Checkpoints;
 use ecrl::config::{Config, Layers};
 use ecrl::constraint::feasible;
 use ecrl::record::Generation;
@@ -42,9 +43,6 @@ pub struct TrainArgs {
     /// [default: 0.001]
     #[arg(long, allow_negative_numbers = true)]
     lambda: Option<f64>,
-    /// Threads; the result does not depend on them [default: all]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
     /// The run directory [default: runs/TASK-ALGORITHM-SEED]
     #[arg(long)]
     out: Option<PathBuf>,
@@ -57,9 +55,33 @@ pub struct TrainArgs {
     /// Replace a run that is there already
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    drive: DriveArgs,
+}
+
+/// Options of every training run, new or resumed.
+#[derive(Args)]
+struct DriveArgs {
+    /// Threads; the result does not depend on them [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// How often to store the whole state, as in 5min, 30s or 10gen
+    #[arg(long, value_name = "TIME", default_value = "5min")]
+    checkpoint_every: String,
     /// Print nothing but errors
     #[arg(long)]
     quiet: bool,
+}
+
+#[derive(Args)]
+pub struct ResumeArgs {
+    /// The run directory
+    run: PathBuf,
+    /// Environment steps of the whole run, as in 200000, 50k or 1e6 [default: as before]
+    #[arg(long, allow_hyphen_values = true)]
+    steps: Option<String>,
+    #[command(flatten)]
+    drive: DriveArgs,
 }
 
 pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
@@ -71,42 +93,166 @@ pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
     let out = args.out.unwrap_or_else(|| {
         format!("runs/{}-{}-{}", config.task, config.algorithm, config.seed).into()
     });
+    let every = Every::parse(&args.drive.checkpoint_every)?;
     let stop = Stop::install()?;
-    let make = || -> Result<Box<dyn Env>, Failure> {
-        Ok(Box::new(Robot::new(task, constraints.clone())?))
-    };
-    let mut trainer = Trainer::new(config, threads(args.threads), make)?;
-    let mut run = RunDir::create(&out, trainer.config(), trainer.constraints(), args.force)?;
-    let mut progress = Progress::new(&trainer, args.quiet, output);
-    let mut trained = Ok(());
-    while trained.is_ok() && !trainer.is_done() && !stop.asked() {
-        trained = generation(&mut trainer, &mut run, &mut progress, &stop);
-    }
-    // Whatever happened, the learner is worth keeping; but the first failure is the one to tell.
-    let saved = run.save_policy(run::POLICY, &trainer.policy());
-    progress.finish(&trainer, &run, stop.asked() || trained.is_err());
-    trained?;
-    saved?;
-    stop.signal().map_or(Ok(()), |signal| Err(Failure::stopped(signal)))
+    let trainer = trainer(config, task, &constraints, &args.drive)?;
+    let run = RunDir::create(&out, trainer.config(), trainer.constraints(), args.force)?;
+    let checkpoints = Checkpoints::new(&out);
+    let progress = Progress::new(&trainer, args.drive.quiet, output);
+    Drive { trainer, run, checkpoints, every, stop, progress, last: Instant::now() }.to_the_end()
 }
 
-fn generation(
-    trainer: &mut Trainer,
-    run: &mut RunDir,
-    progress: &mut Progress<impl Write>,
-    stop: &Stop,
-) -> Result<(), Failure> {
-    let brought = trainer.generation(&mut |steps| {
-        progress.tick(steps);
-        !stop.asked()
-    })?;
-    let Some(generation) = brought else { return Ok(()) };
-    run.record(&generation, trainer.census())?;
-    if let (true, Some(best)) = (generation.new_best, trainer.best()) {
+pub fn resume(args: ResumeArgs, output: &mut impl Write) -> Result<(), Failure> {
+    let path = &args.run;
+    let every = Every::parse(&args.drive.checkpoint_every)?;
+    let mut config = run::read_config(path)?;
+    if let Some(steps) = &args.steps {
+        config.steps = count(steps)? as u64;
+    }
+    let task = Task::find(&config.task)?;
+    let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
+    let stop = Stop::install()?;
+    let mut trainer = trainer(config, task, &constraints, &args.drive)?;
+    let mut checkpoints = Checkpoints::new(path);
+    let restored = checkpoints.read(&mut trainer)?;
+    let begun = restored.is_some();
+    let restored = restored.unwrap_or_default();
+    let run = RunDir::resume(path, trainer.constraints(), &restored.logs)?;
+    run.save_config(trainer.config())?;
+    if let Some(best) = trainer.best() {
         run.save_policy(run::BEST, &best.policy)?;
     }
-    progress.generation(&generation);
-    Ok(())
+    for reason in &restored.passed_over {
+        eprintln!("warning: {reason}: going on from the checkpoint before it");
+    }
+    if !args.drive.quiet {
+        match begun {
+            true => writeln!(output, "resuming at {} steps", trainer.env_steps())?,
+            false => writeln!(output, "there is no checkpoint yet: starting from the beginning")?,
+        }
+        output.flush()?;
+    }
+    let progress = Progress::new(&trainer, args.drive.quiet, output);
+    Drive { trainer, run, checkpoints, every, stop, progress, last: Instant::now() }.to_the_end()
+}
+
+fn trainer(
+    config: Config,
+    task: &'static Task,
+    constraints: &[Constraint],
+    args: &DriveArgs,
+) -> Result<Trainer, Failure> {
+    let make = || -> Result<Box<dyn Env>, Failure> {
+        Ok(Box::new(Robot::new(task, constraints.to_vec())?))
+    };
+    Trainer::new(config, threads(args.threads), make)
+}
+
+/// How often to store the whole state.
+#[derive(Debug, PartialEq)]
+enum Every {
+    Time(Duration),
+    Generations(u64),
+}
+
+impl Every {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        let number = |suffix: &str| {
+            let number = text.strip_suffix(suffix)?.trim().parse::<f64>().ok()?;
+            (number > 0.0 && number < 1e9).then_some(number)
+        };
+        let seconds = |x: f64| Self::Time(Duration::from_secs_f64(x));
+        let generations = |x: f64| (x.fract() == 0.0).then_some(Self::Generations(x as u64));
+        number("gen")
+            .and_then(generations)
+            .or_else(|| number("min").map(|x| seconds(60.0 * x)))
+            .or_else(|| number("h").map(|x| seconds(3600.0 * x)))
+            .or_else(|| number("s").map(seconds))
+            .ok_or_else(|| {
+                Failure::input(format!(
+                    "--checkpoint-every is '{text}'; expected a time or a number of generations, \
+                     as in 5min, 30s or 10gen"
+                ))
+            })
+    }
+}
+
+/// A run under way.
+struct Drive<'a, W: Write> {
+    trainer: Trainer,
+    run: RunDir,
+    checkpoints: Checkpoints,
+    every: Every,
+    stop: Stop,
+    progress: Progress<'a, W>,
+    /// When the last checkpoint was made.
+    last: Instant,
+}
+
+impl<W: Write> Drive<'_, W> {
+    fn to_the_end(mut self) -> Result<(), Failure> {
+        let mut trained = Ok(());
+        while trained.is_ok() && !self.trainer.is_done() && !self.stop.asked() {
+            trained = self.advance();
+        }
+        if self.stop.asked() && trained.is_ok() {
+            trained = self.checkpoint();
+        }
+        // Whatever happened, the learner is worth keeping; but the first failure is the one to tell.
+        let saved = self.run.save_policy(run::POLICY, &self.trainer.policy());
+        let early = self.stop.asked() || trained.is_err();
+        self.progress.finish(&self.trainer, &self.run, &self.checkpoints, early);
+        trained?;
+        saved?;
+        self.stop.signal().map_or(Ok(()), |signal| Err(Failure::stopped(signal)))
+    }
+
+    /// Goes on to the end of the generation, or until a checkpoint is due or the user asks to stop.
+    fn advance(&mut self) -> Result<(), Failure> {
+        let Self { trainer, stop, progress, .. } = self;
+        let deadline = match self.every {
+            Every::Time(time) => Some(self.last + time),
+            Every::Generations(_) => None,
+        };
+        let due = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let learnt = trainer.play_and_learn(&mut |steps| {
+            progress.tick(steps);
+            !stop.asked() && !due()
+        })?;
+        let timely = due();
+        // The last checkpoint of a run comes before it is known to be the last: see `conclude`.
+        if (timely && !stop.asked()) || (learnt && self.trainer.is_last()) {
+            self.checkpoint_or_warn();
+        }
+        if !learnt {
+            return Ok(());
+        }
+        let Some(generation) = self.trainer.conclude() else { return Ok(()) };
+        self.run.record(&generation, self.trainer.census())?;
+        if let (true, Some(best)) = (generation.new_best, self.trainer.best()) {
+            self.run.save_policy(run::BEST, &best.policy)?;
+        }
+        self.progress.generation(&generation);
+        if matches!(self.every, Every::Generations(n) if generation.generation.is_multiple_of(n))
+            && !self.trainer.is_done()
+        {
+            self.checkpoint_or_warn();
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), Failure> {
+        self.last = Instant::now();
+        let logs = self.run.logs()?;
+        Ok(self.checkpoints.write(&mut self.trainer, logs)?)
+    }
+
+    /// A checkpoint that fails leaves the one before it: training goes on.
+    fn checkpoint_or_warn(&mut self) {
+        if let Err(failure) = self.checkpoint() {
+            eprintln!("warning: checkpoint not written: {}", failure.message);
+        }
+    }
 }
 
 fn config(args: &TrainArgs) -> Result<Config, Failure> {
@@ -241,7 +387,7 @@ impl<'a, W: Write> Progress<'a, W> {
             constraints: trainer.constraints().to_vec(),
             steps: config.steps,
             last_test: String::new(),
-            last_line: (Instant::now(), 0),
+            last_line: (Instant::now(), trainer.env_steps()),
         }
     }
 
@@ -288,14 +434,21 @@ impl<'a, W: Write> Progress<'a, W> {
         self.quiet = written.is_err();
     }
 
-    fn finish(&mut self, trainer: &Trainer, run: &RunDir, early: bool) {
+    fn finish(&mut self, trainer: &Trainer, run: &RunDir, stored: &Checkpoints, early: bool) {
         self.bar.finish_and_clear();
         if !self.quiet {
-            let _ = self.summary(trainer, run, early).and_then(|()| self.output.flush());
+            let told = self.summary(trainer, run, stored, early);
+            let _ = told.and_then(|()| self.output.flush());
         }
     }
 
-    fn summary(&mut self, trainer: &Trainer, run: &RunDir, early: bool) -> io::Result<()> {
+    fn summary(
+        &mut self,
+        trainer: &Trainer,
+        run: &RunDir,
+        stored: &Checkpoints,
+        early: bool,
+    ) -> io::Result<()> {
         let (config, times) = (trainer.config(), trainer.times());
         let total = times.total;
         let (updates, physics) = (100.0 * times.updates / total, 100.0 * times.physics / total);
@@ -329,9 +482,13 @@ impl<'a, W: Write> Progress<'a, W> {
             )?;
         }
         let path = run.path().display();
-        writeln!(o, "  saved  {path}")?;
+        let megabytes = stored.bytes() as f64 / 1e6;
+        writeln!(o, "  saved  {path}, checkpoint {megabytes:.1} MB")?;
         writeln!(o, "next:")?;
         let program = std::env::var("ECRL_COMMAND").unwrap_or_else(|_| "ecrl".into());
+        if early {
+            writeln!(o, "  {program} resume {path}    go on where it stopped")?;
+        }
         let policy = if trainer.best().is_some() { "" } else { " --policy final" };
         writeln!(o, "  {program} eval {path}{policy}    how good the policy is")?;
         if config.steps < 1_000_000 && trainer.grad_steps() > 0 {
@@ -340,8 +497,7 @@ impl<'a, W: Write> Progress<'a, W> {
             let hours = duration(1e6 * ratio * total / trainer.grad_steps() as f64);
             writeln!(
                 o,
-                "  {program} train --config {path}/config.toml --steps 1e6 --out {path}-full    \
-                 the paper's length, about {hours} here"
+                "  {program} resume {path} --steps 1e6    on to the paper's length, {hours} in all here"
             )?;
         }
         writeln!(o, "  {program} tasks    the other robots")?;

@@ -220,11 +220,17 @@ fn train_writes_a_run_that_eval_and_config_read_back() {
     for expected in ["reward", "torque", "velocity", "λ", "saved", "next:", "ecrl eval"] {
         assert!(stdout(&output).contains(expected), "{expected}: {}", stdout(&output));
     }
-    let files = folder.list("run");
-    assert_eq!(files.len(), 5, "{files:?}");
-    assert_eq!(files[..2], ["best.safetensors", "config.toml"]);
-    assert!(files[2].starts_with("events.out.tfevents."));
-    assert_eq!(files[3..], ["metrics.jsonl", "policy.safetensors"]);
+    let mut files = folder.list("run");
+    assert!(files.remove(3).starts_with("events.out.tfevents."), "{files:?}");
+    let expected = [
+        "best.safetensors",
+        "checkpoint",
+        "config.toml",
+        "metrics.jsonl",
+        "policy.safetensors",
+        "run.lock",
+    ];
+    assert_eq!(files, expected);
 
     let metrics = std::fs::read_to_string(folder.path("run/metrics.jsonl")).unwrap();
     let mut steps = 0;
@@ -346,7 +352,8 @@ fn a_run_is_replaced_only_by_force_and_only_its_own_files() {
     assert_eq!(std::fs::read(folder.path("run/metrics.jsonl")).unwrap(), before);
     train(&["swimmer", "--algo", "sac", "--seed", "1", "--out", &run, "--force"]);
     assert_ne!(std::fs::read(folder.path("run/metrics.jsonl")).unwrap(), before);
-    assert_eq!(folder.list("run").len(), 6);
+    assert_eq!(folder.list("run").len(), 8);
+    assert_eq!(std::fs::read_to_string(folder.path("run/notes.txt")).unwrap(), "mine");
 }
 
 #[test]
@@ -439,8 +446,122 @@ fn ctrl_c_writes_what_there_is_and_exits_with_130() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(stdout(&output).contains("stopped sac on half-cheetah"), "{}", stdout(&output));
     assert!(stdout(&output).contains(&run));
+    assert!(stdout(&output).contains("ecrl resume"), "{}", stdout(&output));
     let last = ecrl(&["eval", &run, "--policy", "final", "--episodes", "1"]);
     assert!(last.status.success(), "{last:?}");
+}
+
+/// Files of a run that must not depend on when it was interrupted; times are blanked.
+fn lasting(run: &str) -> Vec<(String, Vec<u8>)> {
+    ["config.toml", "policy.safetensors", "best.safetensors", "population.jsonl", "metrics.jsonl"]
+        .into_iter()
+        .map(|name| {
+            let mut bytes = std::fs::read(format!("{run}/{name}")).unwrap();
+            if name == "metrics.jsonl" {
+                let text = String::from_utf8(bytes).unwrap();
+                let blank = |line: &str| {
+                    let mut line: Value = serde_json::from_str(line).unwrap();
+                    line["seconds"] = Value::Null;
+                    line["times"] = Value::Null;
+                    line.to_string() + "\n"
+                };
+                bytes = text.lines().map(blank).collect::<String>().into_bytes();
+            }
+            (name.to_owned(), bytes)
+        })
+        .collect()
+}
+
+#[test]
+fn a_run_killed_at_random_and_resumed_is_the_uninterrupted_run() {
+    let folder = Folder::new("kill");
+    let (whole, killed) = (folder.path("whole"), folder.path("killed"));
+    let args = |out: &str| -> Vec<String> {
+        let mut args = vec!["train", "hopper", "--steps", "2500", "--quiet", "--out", out];
+        args.extend(["--checkpoint-every", "0.03s", "--set", "learning_starts=200"]);
+        args.extend(["--set", "hidden=[64,64]", "--set", "batch=64", "--set", "test.every=300"]);
+        args.into_iter().map(str::to_owned).collect()
+    };
+    let run = |args: &[String]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ecrl"));
+        command.args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    assert!(run(&args(&whole)).wait().unwrap().success());
+
+    // SIGKILL after a while that changes from time to time, checkpoint writing included.
+    let resume: Vec<String> = ["resume", &killed, "--quiet", "--checkpoint-every", "0.03s"]
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let mut child = run(&args(&killed));
+    let mut kills = 0;
+    for round in 0..400u64 {
+        std::thread::sleep(std::time::Duration::from_millis(60 + round * 37 % 190));
+        if let Some(status) = child.try_wait().unwrap() {
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            // Killed before it had begun, there is nothing to resume yet.
+            if !Path::new(&killed).join("config.toml").exists() {
+                child = run(&args(&killed));
+                continue;
+            }
+            assert!(status.success(), "{said}");
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+        let begun = Path::new(&killed).join("config.toml").exists();
+        child = run(if begun { &resume } else { &*Box::leak(Box::new(args(&killed))) });
+    }
+    assert!(kills >= 20, "only {kills} kills");
+    assert_eq!(lasting(&killed), lasting(&whole));
+}
+
+#[test]
+fn a_finished_run_can_take_more_steps_and_is_then_the_longer_run() {
+    let folder = Folder::new("more");
+    let (long, grown) = (folder.path("long"), folder.path("grown"));
+    let more = ["--set", "learning_starts=200", "--set", "hidden=[32,32]", "--set", "batch=32"];
+    let run = |args: &[&str]| {
+        let output = ecrl(args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output
+    };
+    run(&[&["train", "hopper", "--steps", "2000", "--out", &long][..], &more].concat());
+    run(&[&["train", "hopper", "--steps", "900", "--out", &grown][..], &more].concat());
+    let output = run(&["resume", &grown, "--steps", "2k"]);
+    assert!(stdout(&output).contains("resuming at"), "{}", stdout(&output));
+    assert_eq!(lasting(&grown), lasting(&long));
+    // Asked again, it has nothing to do and says where it stands.
+    let output = run(&["resume", &grown]);
+    assert!(stdout(&output).contains("trained ecrl on hopper"), "{}", stdout(&output));
+    assert_eq!(lasting(&grown), lasting(&long));
+}
+
+#[test]
+fn a_run_in_use_is_refused_with_the_holder() {
+    let folder = Folder::new("lock");
+    let run = folder.path("run");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ecrl"))
+        .args(["train", "half-cheetah", "--quiet", "--out", &run])
+        .spawn()
+        .unwrap();
+    while !Path::new(&run).join("config.toml").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let expected = format!("{run} is in use by process {}", child.id());
+    fails(&["resume", &run], 2, &expected);
+    fails(&["train", "half-cheetah", "--force", "--out", &run], 2, &expected);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The lock of a process that died is no lock.
+    let mut child =
+        Command::new(env!("CARGO_BIN_EXE_ecrl")).args(["resume", &run, "--quiet"]).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "it should be training");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -18,7 +18,8 @@ use crate::trainer::Trainer;
 
 /// The version of the format; raised when an older program would misread a newer checkpoint.
 const FORMAT: u32 = 1;
-const FOLDER: &str = "checkpoint";
+/// The folder within a run directory.
+pub const FOLDER: &str = "checkpoint";
 
 /// A file of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +100,11 @@ impl Checkpoints {
     ) -> Result<(), CheckpointError> {
         let folder = self.folder.clone();
         let io = |error| CheckpointError::Io { path: folder.clone(), error };
-        let manifest = self.write_parts(trainer, logs).map_err(io)?;
+        let manifest = self.write_parts(trainer, logs).map_err(|error| {
+            // A full disk should have its room back.
+            let _ = self.clean();
+            io(error)
+        })?;
         self.last = Some(manifest);
         trainer.replay_mut().all_stored();
         self.clean().map_err(io)

@@ -5,6 +5,8 @@
 //! metrics.jsonl        one JSON object for each generation
 //! population.jsonl     the population of each generation, where there is one
 //! events.out.tfevents* the same for TensorBoard
+//! checkpoint/          the whole state, for going on with the run
+//! run.lock             held by the process that writes here
 //! policy.safetensors   the learner's policy at the end
 //! best.safetensors     the best policy in tests: the most reward of those that kept every constraint,
 //!                      or while there is none, the least violation
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use cmdp::Constraint;
 
+use crate::checkpoint;
 use crate::config::{Config, ConfigError, Layers};
 use crate::policy::Policy;
 use crate::record::{Census, Generation};
@@ -27,6 +30,8 @@ use crate::tensorboard::EventFile;
 const CONFIG: &str = "config.toml";
 const METRICS: &str = "metrics.jsonl";
 const POPULATION: &str = "population.jsonl";
+const EVENTS: &str = "events.out.tfevents.";
+const LOCK: &str = "run.lock";
 /// The learner's policy at the end.
 pub const POLICY: &str = "policy.safetensors";
 /// The best policy in tests: the most reward of those that kept every constraint, or while there is
@@ -41,6 +46,9 @@ pub struct RunDir {
     /// Made with the first population.
     population: Option<File>,
     events: EventFile,
+    events_name: String,
+    /// Held as long as this lives; the system lets go of it when the process ends, however it ends.
+    _lock: File,
     constraints: Vec<Constraint>,
 }
 
@@ -63,6 +71,24 @@ pub enum RunError {
         path: PathBuf,
         /// What is wrong.
         error: ConfigError,
+    },
+    /// Another process writes to the run.
+    #[error("{path} is in use by process {holder}", path = path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+        /// The process id of the holder.
+        holder: String,
+    },
+    /// A log has lost what the checkpoint says it held.
+    #[error("{path} has {found} bytes; its checkpoint expects {expected}", path = path.display())]
+    Shorter {
+        /// The log.
+        path: PathBuf,
+        /// Its length.
+        found: u64,
+        /// The length it had.
+        expected: u64,
     },
     /// The run's configuration cannot be read.
     #[error("{path}: cannot read it: {error}", path = path.display())]
@@ -95,32 +121,75 @@ impl RunDir {
         if path.exists() && !path.is_dir() {
             return Err(RunError::NoFolder(path.to_owned()));
         }
-        if path.exists() && !own_files(path).map_err(io)?.is_empty() {
-            if !force {
-                return Err(RunError::Exists(path.to_owned()));
-            }
-            clear(path).map_err(io)?;
+        fs::create_dir_all(path).map_err(io)?;
+        if !own_files(path).map_err(io)?.is_empty() && !force {
+            return Err(RunError::Exists(path.to_owned()));
         }
-        Self::begin(path, config, constraints).inspect_err(|_| {
-            // What was begun must not look like a run.
-            let _ = clear(path);
+        let lock = lock(path)?;
+        clear(path).map_err(io)?;
+        Self::open(path, constraints, &[], lock)
+            .and_then(|run| run.save_config(config).map(|()| run))
+            .inspect_err(|_| {
+                // What was begun must not look like a run.
+                let _ = clear(path);
+            })
+    }
+
+    /// Goes on with a run whose logs had these lengths, by file name; what was added since is cut.
+    pub fn resume(
+        path: &Path,
+        constraints: &[Constraint],
+        logs: &[(String, u64)],
+    ) -> Result<Self, RunError> {
+        let lock = lock(path)?;
+        Self::open(path, constraints, logs, lock)
+    }
+
+    fn open(
+        path: &Path,
+        constraints: &[Constraint],
+        logs: &[(String, u64)],
+        lock: File,
+    ) -> Result<Self, RunError> {
+        let length = |name: &str| logs.iter().find(|log| log.0 == name).map_or(0, |log| log.1);
+        let log = |name: &str| open_log(&path.join(name), length(name));
+        let events = logs.iter().map(|log| &log.0).find(|name| name.starts_with(EVENTS));
+        let events_name = events.cloned().unwrap_or_else(EventFile::name);
+        // Events of an attempt that never came to a checkpoint.
+        for file in own_files(path).unwrap_or_default() {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with(EVENTS) && name != events_name {
+                let _ = fs::remove_file(file);
+            }
+        }
+        let population = path.join(POPULATION).exists().then(|| log(POPULATION)).transpose()?;
+        Ok(Self {
+            path: path.to_owned(),
+            metrics: log(METRICS)?,
+            population,
+            events: EventFile::new(log(&events_name)?)
+                .map_err(|error| RunError::Io { path: path.join(&events_name), error })?,
+            events_name,
+            _lock: lock,
+            constraints: constraints.to_vec(),
         })
     }
 
-    fn begin(path: &Path, config: &Config, constraints: &[Constraint]) -> Result<Self, RunError> {
-        let io = |error| RunError::Io { path: path.to_owned(), error };
-        fs::create_dir_all(path).map_err(io)?;
-        let metrics = File::create(path.join(METRICS)).map_err(io)?;
-        let events = EventFile::create(path).map_err(io)?;
-        let run = Self {
-            path: path.to_owned(),
-            metrics,
-            population: None,
-            events,
-            constraints: constraints.to_vec(),
-        };
-        run.write(CONFIG, config.to_toml().as_bytes())?;
-        Ok(run)
+    /// Stores the configuration.
+    pub fn save_config(&self, config: &Config) -> Result<(), RunError> {
+        self.write(CONFIG, config.to_toml().as_bytes())
+    }
+
+    /// The lengths of all logs, by file name.
+    pub fn logs(&self) -> io::Result<Vec<(String, u64)>> {
+        let mut logs = vec![
+            (METRICS.to_owned(), self.metrics.metadata()?.len()),
+            (self.events_name.clone(), self.events.len()?),
+        ];
+        if let Some(population) = &self.population {
+            logs.push((POPULATION.into(), population.metadata()?.len()));
+        }
+        Ok(logs)
     }
 
     /// The folder.
@@ -141,10 +210,7 @@ impl RunDir {
         if let Some(census) = census {
             let file = match population {
                 Some(file) => file,
-                None => {
-                    let file = File::create(path.join(POPULATION));
-                    population.insert(file.map_err(|error| io(POPULATION, error))?)
-                }
+                None => population.insert(open_log(&path.join(POPULATION), 0)?),
             };
             append(file, census).map_err(|error| io(POPULATION, error))?;
         }
@@ -216,7 +282,7 @@ fn own_files(path: &Path) -> io::Result<Vec<PathBuf>> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let ours = [CONFIG, METRICS, POPULATION, POLICY, BEST].contains(&&*name);
-        if ours || name.starts_with("events.out.tfevents.") {
+        if ours || name.starts_with(EVENTS) {
             found.push(entry.path());
         }
     }
@@ -224,7 +290,46 @@ fn own_files(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn clear(path: &Path) -> io::Result<()> {
-    own_files(path)?.iter().try_for_each(fs::remove_file)
+    own_files(path)?.iter().try_for_each(fs::remove_file)?;
+    let checkpoints = path.join(checkpoint::FOLDER);
+    if checkpoints.exists() { fs::remove_dir_all(checkpoints) } else { Ok(()) }
+}
+
+/// Makes this process the only one that writes to a run.
+fn lock(path: &Path) -> Result<File, RunError> {
+    let file = path.join(LOCK);
+    let io = |error| RunError::Io { path: file.clone(), error };
+    let mut lock = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&file)
+        .map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let holder = fs::read_to_string(&file).unwrap_or_default();
+            let (path, holder) = (path.to_owned(), holder.trim().to_owned());
+            return Err(RunError::Locked { path, holder });
+        }
+        Err(fs::TryLockError::Error(error)) => return Err(io(error)),
+    }
+    let pid = format!("{}\n", std::process::id());
+    lock.set_len(0).and_then(|()| lock.write_all(pid.as_bytes())).map_err(io)?;
+    Ok(lock)
+}
+
+/// Opens a log to append to it, cut to a length that it had before.
+fn open_log(path: &Path, length: u64) -> Result<File, RunError> {
+    let io = |error| RunError::Io { path: path.to_owned(), error };
+    let file = File::options().create(true).append(true).open(path).map_err(io)?;
+    let found = file.metadata().map_err(io)?.len();
+    if found < length {
+        return Err(RunError::Shorter { path: path.to_owned(), found, expected: length });
+    }
+    file.set_len(length).map_err(io)?;
+    Ok(file)
 }
 
 /// Adds a line to a log, whole or not at all.

@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A file that events are appended to.
@@ -16,15 +15,25 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Starts a new file in a folder.
-    pub fn create(folder: &Path) -> io::Result<Self> {
-        let name = format!("events.out.tfevents.{}.ecrl", now() as u64);
-        let mut file = File::create(folder.join(name))?;
-        let mut event = Vec::new();
-        put_double(&mut event, 1, now());
-        put_bytes(&mut event, 3, b"brain.Event:2");
-        file.write_all(&record(&event))?;
+    /// A name for a new file, as TensorBoard expects it.
+    pub fn name() -> String {
+        format!("events.out.tfevents.{}.ecrl", now() as u64)
+    }
+
+    /// Goes on with a file, which begins here if it is empty.
+    pub fn new(mut file: File) -> io::Result<Self> {
+        if file.metadata()?.len() == 0 {
+            let mut event = Vec::new();
+            put_double(&mut event, 1, now());
+            put_bytes(&mut event, 3, b"brain.Event:2");
+            file.write_all(&record(&event))?;
+        }
         Ok(Self { file })
+    }
+
+    /// The file's length.
+    pub fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
     }
 
     /// Appends scalars that belong to one step.

@@ -217,7 +217,7 @@ impl Trainer {
 
     /// Whether all steps have been taken and learnt from.
     pub fn is_done(&self) -> bool {
-        self.env_steps >= self.config.steps && self.pending.is_none()
+        self.is_last() && self.pending.is_none()
     }
 
     /// The best policy so far.
@@ -360,15 +360,29 @@ impl Trainer {
         &mut self,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Generation>, TrainError> {
+        Ok(if self.play_and_learn(progress)? { self.conclude() } else { None })
+    }
+
+    /// The first part of [`generation`](Self::generation), up to its last update; returns whether
+    /// that was reached.
+    pub fn play_and_learn(
+        &mut self,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool, TrainError> {
         let mut pending = match self.pending.take() {
             Some(pending) => pending,
             None => self.play_generation(),
         };
-        let finished = self.learn(&mut pending, progress)?; // SAC on r - λ·c
-        if !finished {
-            self.pending = Some(pending);
-            return Ok(None);
-        }
+        let learnt = self.learn(&mut pending, progress); // SAC on r - λ·c
+        self.pending = Some(pending);
+        learnt
+    }
+
+    /// The second part of [`generation`](Self::generation): multipliers, the learner's copy, a test.
+    /// Only here does it matter whether the run ends with this generation: a checkpoint made before
+    /// serves a longer run as well.
+    pub fn conclude(&mut self) -> Option<Generation> {
+        let pending = self.pending.take()?;
         if pending.learning {
             self.lagrange.raise_learner(&pending.values, &self.spec.constraints);
         }
@@ -377,7 +391,12 @@ impl Trainer {
         {
             self.inject_learner(last); // and raise that slot's multiplier
         }
-        Ok(Some(self.finish(pending)))
+        Some(self.finish(pending))
+    }
+
+    /// Whether the current generation is the last.
+    pub fn is_last(&self) -> bool {
+        self.env_steps >= self.config.steps
     }
 
     /// The first half of a generation: everybody plays, and the next population is made.

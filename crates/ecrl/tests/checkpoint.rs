@@ -119,6 +119,31 @@ fn every_algorithm_goes_on_to_the_bit() {
     }
 }
 
+#[test]
+fn a_finished_run_asked_for_more_steps_is_the_longer_run() {
+    for name in ["ecrl", "rcpo"] {
+        let (short, long) = (Config { steps: 2500, ..config(name) }, config(name));
+        let mut whole = (trainer(&long), Log::default());
+        whole.1.advance(&mut whole.0, u64::MAX);
+
+        let folder = Folder::new(&format!("more-{name}"));
+        let mut checkpoints = Checkpoints::new(&folder.0);
+        let (mut first, mut log) = (trainer(&short), Log::default());
+        while !first.is_last() {
+            log.advance(&mut first, 1);
+        }
+        assert!(first.play_and_learn(&mut |_| true).unwrap());
+        checkpoints.write(&mut first, vec![]).unwrap();
+        assert!(first.conclude().unwrap().learner_reward.is_some(), "the end is always tested");
+
+        let mut second = trainer(&long);
+        checkpoints.read(&mut second).unwrap().unwrap();
+        log.advance(&mut second, u64::MAX);
+        assert_eq!(log, whole.1, "{name}");
+        assert_eq!(second.policy().to_bytes(), whole.0.policy().to_bytes());
+    }
+}
+
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to.join("checkpoint")).unwrap();
     for entry in std::fs::read_dir(from.join("checkpoint")).unwrap() {
