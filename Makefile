@@ -2,13 +2,17 @@
 root := $(dir $(realpath $(lastword $(MAKEFILE_LIST))))
 cargo := cd '$(root)' && cargo
 
-.PHONY: test setup fixtures
+.PHONY: test chaos setup fixtures
 
 # Everything that must hold before a change lands.
 test: setup
 	$(cargo) fmt --all --check
 	$(cargo) clippy --workspace --all-targets --release --locked -- -D warnings
 	$(cargo) test --workspace --release --locked
+
+# A run killed 200 times, at random instants, against one that was not.
+chaos: setup
+	cd '$(root)' && ECRL_KILLS=200 cargo test --release --locked -p cli --test commands -- --nocapture a_run_killed
 
 setup:
 	@command -v cargo >/dev/null || { echo "error: cargo is missing: install Rust 1.95 or newer" >&2; exit 1; }

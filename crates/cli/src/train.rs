@@ -99,7 +99,7 @@ pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
     let run = RunDir::create(&out, trainer.config(), trainer.constraints(), args.force)?;
     let checkpoints = Checkpoints::new(&out);
     let progress = Progress::new(&trainer, args.drive.quiet, output);
-    Drive { trainer, run, checkpoints, every, stop, progress, last: Instant::now() }.to_the_end()
+    Drive { trainer, run, checkpoints, every, stop, progress, last: Instant::now() }.run_on()
 }
 
 pub fn resume(args: ResumeArgs, output: &mut impl Write) -> Result<(), Failure> {
@@ -133,7 +133,7 @@ pub fn resume(args: ResumeArgs, output: &mut impl Write) -> Result<(), Failure> 
         output.flush()?;
     }
     let progress = Progress::new(&trainer, args.drive.quiet, output);
-    Drive { trainer, run, checkpoints, every, stop, progress, last: Instant::now() }.to_the_end()
+    Drive { trainer, run, checkpoints, every, stop, progress, last: Instant::now() }.run_on()
 }
 
 fn trainer(
@@ -190,7 +190,7 @@ struct Drive<'a, W: Write> {
 }
 
 impl<W: Write> Drive<'_, W> {
-    fn to_the_end(mut self) -> Result<(), Failure> {
+    fn run_on(mut self) -> Result<(), Failure> {
         let mut trained = Ok(());
         while trained.is_ok() && !self.trainer.is_done() && !self.stop.asked() {
             trained = self.advance();

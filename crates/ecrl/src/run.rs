@@ -184,7 +184,7 @@ impl RunDir {
     pub fn logs(&self) -> io::Result<Vec<(String, u64)>> {
         let mut logs = vec![
             (METRICS.to_owned(), self.metrics.metadata()?.len()),
-            (self.events_name.clone(), self.events.len()?),
+            (self.events_name.clone(), self.events.bytes()?),
         ];
         if let Some(population) = &self.population {
             logs.push((POPULATION.into(), population.metadata()?.len()));

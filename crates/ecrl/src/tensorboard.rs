@@ -32,7 +32,7 @@ impl EventFile {
     }
 
     /// The file's length.
-    pub fn len(&self) -> io::Result<u64> {
+    pub fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
