@@ -13,7 +13,7 @@ use ecrl::checkpoint::Checkpoints;
 use ecrl::config::{Config, Layers};
 use ecrl::constraint::feasible;
 use ecrl::record::Generation;
-use ecrl::run::{self, RunDir};
+use ecrl::run::{self, Lock, RunDir};
 use ecrl::trainer::Trainer;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use robots::{COSTS, Robot, Task};
@@ -106,6 +106,7 @@ pub fn resume(args: ResumeArgs, output: &mut impl Write) -> Result<(), Failure> 
     let path = &args.run;
     let every = Every::parse(&args.drive.checkpoint_every)?;
     let mut config = run::read_config(path)?;
+    let lock = Lock::take(path)?;
     if let Some(steps) = &args.steps {
         config.steps = count(steps)? as u64;
     }
@@ -117,7 +118,7 @@ pub fn resume(args: ResumeArgs, output: &mut impl Write) -> Result<(), Failure> 
     let restored = checkpoints.read(&mut trainer)?;
     let begun = restored.is_some();
     let restored = restored.unwrap_or_default();
-    let run = RunDir::resume(path, trainer.constraints(), &restored.logs)?;
+    let run = RunDir::resume(path, trainer.constraints(), &restored.logs, lock)?;
     run.save_config(trainer.config())?;
     if let Some(best) = trainer.best() {
         run.save_policy(run::BEST, &best.policy)?;

@@ -668,6 +668,8 @@ fn a_damaged_checkpoint_is_said_and_the_one_before_it_taken() {
     );
     assert_eq!(message, expected);
     assert!(lasting(&run) == whole, "it comes to the same end");
+    assert!(!Path::new(&state(newest)).exists(), "the damaged one makes room");
+    assert!(Path::new(&state(newest - 1)).exists(), "and the whole one stays");
 }
 
 #[test]

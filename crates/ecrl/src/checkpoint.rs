@@ -100,14 +100,16 @@ impl Checkpoints {
     ) -> Result<(), CheckpointError> {
         let folder = self.folder.clone();
         let io = |error| CheckpointError::Io { path: folder.clone(), error };
+        let before = self.last.clone();
         let manifest = self.write_parts(trainer, logs).map_err(|error| {
             // A full disk should have its room back.
-            let _ = self.clean();
+            let _ = self.keep(before.iter());
             io(error)
         })?;
-        self.last = Some(manifest);
         trainer.replay_mut().all_stored();
-        self.clean().map_err(io)
+        self.keep(before.iter().chain([&manifest])).map_err(io)?;
+        self.last = Some(manifest);
+        Ok(())
     }
 
     fn write_parts(&self, trainer: &Trainer, logs: Vec<(String, u64)>) -> io::Result<Manifest> {
@@ -169,16 +171,13 @@ impl Checkpoints {
         Ok(numbers)
     }
 
-    /// Removes what neither of the two newest checkpoints needs.
-    fn clean(&self) -> io::Result<()> {
-        let numbers = self.numbers()?;
+    /// Removes all files but those of some checkpoints.
+    fn keep<'a>(&self, manifests: impl Iterator<Item = &'a Manifest>) -> io::Result<()> {
         let mut needed = BTreeSet::new();
-        for number in numbers.iter().rev().take(2) {
-            needed.insert(format!("manifest-{number}"));
-            if let Ok(manifest) = self.manifest(*number) {
-                needed.extend(manifest.segments.into_iter().map(|part| part.name));
-                needed.insert(manifest.state.name);
-            }
+        for manifest in manifests {
+            needed.insert(format!("manifest-{}", manifest.number));
+            needed
+                .extend(manifest.segments.iter().chain([&manifest.state]).map(|p| p.name.clone()));
         }
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;

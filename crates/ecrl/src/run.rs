@@ -47,8 +47,7 @@ pub struct RunDir {
     population: Option<File>,
     events: EventFile,
     events_name: String,
-    /// Held as long as this lives; the system lets go of it when the process ends, however it ends.
-    _lock: File,
+    _lock: Lock,
     constraints: Vec<Constraint>,
 }
 
@@ -125,7 +124,7 @@ impl RunDir {
         if !own_files(path).map_err(io)?.is_empty() && !force {
             return Err(RunError::Exists(path.to_owned()));
         }
-        let lock = lock(path)?;
+        let lock = Lock::take(path)?;
         clear(path).map_err(io)?;
         Self::open(path, constraints, &[], lock)
             .and_then(|run| run.save_config(config).map(|()| run))
@@ -140,8 +139,8 @@ impl RunDir {
         path: &Path,
         constraints: &[Constraint],
         logs: &[(String, u64)],
+        lock: Lock,
     ) -> Result<Self, RunError> {
-        let lock = lock(path)?;
         Self::open(path, constraints, logs, lock)
     }
 
@@ -149,7 +148,7 @@ impl RunDir {
         path: &Path,
         constraints: &[Constraint],
         logs: &[(String, u64)],
-        lock: File,
+        lock: Lock,
     ) -> Result<Self, RunError> {
         let length = |name: &str| logs.iter().find(|log| log.0 == name).map_or(0, |log| log.1);
         let log = |name: &str| open_log(&path.join(name), length(name));
@@ -180,8 +179,11 @@ impl RunDir {
         self.write(CONFIG, config.to_toml().as_bytes())
     }
 
-    /// The lengths of all logs, by file name.
+    /// The lengths of all logs, by file name, with all of it safe on disk.
     pub fn logs(&self) -> io::Result<Vec<(String, u64)>> {
+        self.metrics.sync_data()?;
+        self.events.sync()?;
+        self.population.as_ref().map_or(Ok(()), File::sync_data)?;
         let mut logs = vec![
             (METRICS.to_owned(), self.metrics.metadata()?.len()),
             (self.events_name.clone(), self.events.bytes()?),
@@ -295,7 +297,20 @@ fn clear(path: &Path) -> io::Result<()> {
     if checkpoints.exists() { fs::remove_dir_all(checkpoints) } else { Ok(()) }
 }
 
-/// Makes this process the only one that writes to a run.
+/// Makes this process the only one that writes to a run, as long as this lives. The system lets go
+/// of it when the process ends, however it ends.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of a run directory, unless another process holds it.
+    pub fn take(path: &Path) -> Result<Self, RunError> {
+        lock(path).map(|file| Self { _file: file })
+    }
+}
+
 fn lock(path: &Path) -> Result<File, RunError> {
     let file = path.join(LOCK);
     let io = |error| RunError::Io { path: file.clone(), error };

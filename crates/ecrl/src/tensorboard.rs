@@ -31,6 +31,11 @@ impl EventFile {
         Ok(Self { file })
     }
 
+    /// Waits until all of it is on disk.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
     /// The file's length.
     pub fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
