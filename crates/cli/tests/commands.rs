@@ -480,7 +480,7 @@ fn lasting(run: &str) -> Vec<(String, Vec<u8>)> {
 fn a_run_killed_at_random_and_resumed_is_the_uninterrupted_run() {
     // `make chaos` asks for more.
     let wanted = std::env::var("ECRL_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(20u64);
-    let steps = (125 * wanted).to_string();
+    let steps = (600 * wanted).to_string();
     let folder = Folder::new("kill");
     let (whole, killed) = (folder.path("whole"), folder.path("killed"));
     let args = |out: &str| -> Vec<String> {
@@ -495,34 +495,27 @@ fn a_run_killed_at_random_and_resumed_is_the_uninterrupted_run() {
     };
     assert!(run(&args(&whole)).wait().unwrap().success());
 
-    // SIGKILL after a while that changes from time to time, checkpoint writing included.
+    // SIGKILL after a while that changes from time to time, checkpoint writing included; then to
+    // the end.
     let resume: Vec<String> = ["resume", &killed, "--quiet", "--checkpoint-every", "0.03s"]
         .into_iter()
         .map(str::to_owned)
         .collect();
+    let again = || {
+        // Killed before it had begun, there is nothing to resume yet.
+        let begun = Path::new(&killed).join("config.toml").exists();
+        if begun { run(&resume) } else { run(&args(&killed)) }
+    };
     let mut child = run(&args(&killed));
-    let mut kills = 0;
-    for round in 0..20 * wanted {
-        std::thread::sleep(std::time::Duration::from_millis(60 + round * 37 % 190));
-        if let Some(status) = child.try_wait().unwrap() {
-            let output = child.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            // Killed before it had begun, there is nothing to resume yet.
-            if !Path::new(&killed).join("config.toml").exists() {
-                child = run(&args(&killed));
-                continue;
-            }
-            assert!(status.success(), "{said}");
-            break;
-        }
+    for kill in 0..wanted {
+        std::thread::sleep(std::time::Duration::from_millis(40 + kill * 37 % 100));
+        assert!(child.try_wait().unwrap().is_none(), "at its end after only {kill} kills");
         child.kill().unwrap();
         child.wait().unwrap();
-        kills += 1;
-        let begun = Path::new(&killed).join("config.toml").exists();
-        child = run(if begun { &resume } else { &*Box::leak(Box::new(args(&killed))) });
+        child = again();
     }
-    assert!(kills >= wanted, "only {kills} kills");
-    println!("{kills} kills");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (killed, whole) = (lasting(&killed), lasting(&whole));
     for ((name, killed), (_, whole)) in killed.iter().zip(&whole) {
         assert!(killed == whole, "{name} differs");
