@@ -261,12 +261,13 @@ impl Sac {
 
     fn parts(&self) -> [(&'static str, &Mlp, Option<&Adam>); 5] {
         let [first, second] = &self.critics;
+        // In the order in which trouble spreads.
         [
-            ("actor", &self.actor, Some(&self.actor_adam)),
             ("critic1", &first.net, Some(&first.adam)),
             ("critic2", &second.net, Some(&second.adam)),
             ("target1", &first.target, None),
             ("target2", &second.target, None),
+            ("actor", &self.actor, Some(&self.actor_adam)),
         ]
     }
 
@@ -289,11 +290,11 @@ impl Sac {
         let mut steps = steps.iter();
         let [first, second] = &mut self.critics;
         for (name, net, adam) in [
-            ("actor", &mut self.actor, Some(&mut self.actor_adam)),
             ("critic1", &mut first.net, Some(&mut first.adam)),
             ("critic2", &mut second.net, Some(&mut second.adam)),
             ("target1", &mut first.target, None),
             ("target2", &mut second.target, None),
+            ("actor", &mut self.actor, Some(&mut self.actor_adam)),
         ] {
             *net = store.mlp(name, net.sizes(), Activation::Relu)?;
             if let Some(adam) = adam {
@@ -309,16 +310,7 @@ impl Sac {
 
     /// The name of the first tensor that holds a number that is not finite.
     pub fn broken_tensor(&self) -> Option<String> {
-        let [first, second] = &self.critics;
-        // In the order in which trouble spreads.
-        let nets = [
-            ("critic1", &first.net),
-            ("critic2", &second.net),
-            ("target1", &first.target),
-            ("target2", &second.target),
-            ("actor", &self.actor),
-        ];
-        let mut tensors = nets.into_iter().flat_map(|(prefix, net)| {
+        let mut tensors = self.parts().into_iter().flat_map(|(prefix, net, _)| {
             mlp_tensors(prefix, net)
                 .into_iter()
                 .map(move |(name, _, range)| (name, &net.params()[range]))
