@@ -12,10 +12,11 @@
 //!
 //! # How it is fast
 //!
-//! The batch is split into two chunks, and the work into pairs of independent pieces: chunk by
-//! chunk for the actor, critic by critic for the critics. Pairs run on two threads if there are
-//! two; sums over chunks are taken in order, so the bits never depend on the threads. Only rows
-//! in which a critic is the smaller one are sent back through it.
+//! The work is split into pairs of independent pieces: half by half of the batch for the actor,
+//! critic by critic for the critics. Pairs run on two threads if there are two; sums over halves are
+//! taken in order, so the bits never depend on the threads. Only rows in which a critic is the
+//! smaller one are sent back through it. One tape serves all passes through a network: what is
+//! touched less often than the second-level cache forgets is slow.
 //!
 //! 1. Haarnoja et al., Soft Actor-Critic, ICML 2018.
 //! 2. Fujimoto et al., Addressing Function Approximation Error in Actor-Critic Methods, ICML 2018.
@@ -107,7 +108,10 @@ pub struct Sac {
     actor_adam: Adam,
     actor_gradient: Vec<f32>,
     critics: [Critic; 2],
-    chunks: [Chunk; 2],
+    halves: [Half; 2],
+    inputs: Inputs<Vec<f32>>,
+    /// y
+    target: Vec<f32>,
 }
 
 #[derive(Debug, Clone)]
@@ -117,32 +121,32 @@ struct Critic {
     adam: Adam,
     gradient: Vec<f32>,
     loss: f64,
-    passes: [Pass; 2],
-}
-
-/// What one critic computes about one chunk.
-#[derive(Debug, Clone)]
-struct Pass {
     tape: Tape,
-    target_tape: Tape,
-    /// Entries in an action.
-    actions: usize,
+    /// Q̄(s', ã')
+    next: Vec<f32>,
     /// The rows in which this critic is the smaller one.
     smaller: Vec<usize>,
     /// The gradient of the action in those rows.
     d_action: Vec<f32>,
 }
 
-/// One half of the batch.
+/// The rows that the critics see, of the whole batch or of one half.
 #[derive(Debug, Clone)]
-struct Chunk {
+struct Inputs<T> {
+    /// `[s, a]`
+    taken: T,
+    /// `[s', ã']`
+    next_drawn: T,
+    /// `[s, ã]`
+    drawn: T,
+}
+
+/// One half of the batch, as the actor sees it.
+#[derive(Debug, Clone)]
+struct Half {
     rows: usize,
     obs: Vec<f32>,
     next_obs: Vec<f32>,
-    /// Rows `[s, a]`, `[s', ã']` and `[s, ã]`: inputs of the critics.
-    taken: Vec<f32>,
-    next_drawn: Vec<f32>,
-    drawn: Vec<f32>,
     /// r - λ·c
     reward: Vec<f32>,
     /// γ (1 - terminated)
@@ -151,9 +155,7 @@ struct Chunk {
     next_noise: Vec<f32>,
     log_prob: Vec<f32>,
     next_log_prob: Vec<f32>,
-    target: Vec<f32>,
     tape: Tape,
-    next_tape: Tape,
     d_action: Vec<f32>,
     actor_gradient: Vec<f32>,
 }
@@ -165,33 +167,31 @@ impl Sac {
             [&[inputs], &config.hidden[..], &[outputs]].concat()
         };
         let actor = Self::new_actor(&config.hidden, obs, action, rng);
-        let halves = [config.batch.div_ceil(2), config.batch / 2];
+        let batch = config.batch;
         let critics = [(); 2].map(|()| {
             let net = Mlp::new(&sizes(obs + action, 1), Activation::Relu, rng);
-            let passes = halves.map(|rows| Pass {
-                tape: Tape::new(&net, rows),
-                target_tape: Tape::new(&net, rows),
-                actions: action,
-                smaller: Vec::with_capacity(rows),
-                d_action: vec![0.0; rows * action],
-            });
             Critic {
                 target: net.clone(),
                 adam: Adam::new(net.params().len(), config.critic_lr),
                 gradient: vec![0.0; net.params().len()],
                 loss: 0.0,
-                passes,
+                tape: Tape::new(&net, batch),
+                next: vec![0.0; batch],
+                smaller: Vec::with_capacity(batch),
+                d_action: vec![0.0; batch * action],
                 net,
             }
         });
-        let chunks = halves.map(|rows| Chunk::new(rows, obs, action, &actor));
+        let rows = || vec![0.0; batch * (obs + action)];
         Self {
             actor_adam: Adam::new(actor.params().len(), config.actor_lr),
             actor_gradient: vec![0.0; actor.params().len()],
+            halves: [batch.div_ceil(2), batch / 2].map(|rows| Half::new(rows, obs, action, &actor)),
+            inputs: Inputs { taken: rows(), next_drawn: rows(), drawn: rows() },
+            target: vec![0.0; batch],
             config,
             actor,
             critics,
-            chunks,
         }
     }
 
@@ -208,35 +208,37 @@ impl Sac {
     /// One update on a batch drawn from `replay`. All randomness comes from the two generators, one
     /// for each half of the batch.
     pub fn update(&mut self, replay: &Replay, rngs: &mut [Rng; 2]) -> Losses {
-        let [first, second] = rngs;
         let gamma = self.config.gamma as f32;
-        let Self { chunks: [a, b], actor, .. } = self;
+        let Self { halves: [a, b], inputs, actor, .. } = self;
+        let ([first, second], [a_inputs, b_inputs]) = (rngs, inputs.halves(a.rows + b.rows));
         rayon::join(
-            || a.draw(replay, gamma, first, actor),
-            || b.draw(replay, gamma, second, actor),
+            || a.draw(a_inputs, replay, gamma, first, actor),
+            || b.draw(b_inputs, replay, gamma, second, actor),
         );
         self.learn()
     }
 
-    /// The update proper, on what the chunks hold.
+    /// The update proper, on what the halves hold.
     fn learn(&mut self) -> Losses {
-        let Self { config, actor, critics: [first, second], chunks, .. } = self;
-        let alpha = config.alpha as f32;
-        rayon::join(|| first.evaluate(chunks), || second.evaluate(chunks));
-        for (i, chunk) in chunks.iter_mut().enumerate() {
-            let next = [&first.passes[i], &second.passes[i]].map(|pass| pass.target_tape.output());
-            chunk.set_target(next, alpha);
+        let Self { config, actor, critics: [first, second], halves, inputs, target, .. } = self;
+        let (alpha, tau) = (config.alpha as f32, config.tau as f32);
+        let log_probs = |half: &Half| half.log_prob.iter().map(|&x| f64::from(x)).sum::<f64>();
+        let entropy = -halves.iter().map(log_probs).sum::<f64>() / config.batch as f64;
+        rayon::join(|| first.evaluate(inputs), || second.evaluate(inputs));
+        let values = halves.iter().flat_map(Half::returns).zip(first.next.iter().zip(&second.next));
+        for (target, ((reward, discount, log_prob), (q1, q2))) in target.iter_mut().zip(values) {
+            *target = reward + discount * (q1.min(*q2) - alpha * log_prob);
         }
-        let (tau, batch) = (config.tau as f32, config.batch as f32);
-        rayon::join(|| first.improve(chunks, tau, batch), || second.improve(chunks, tau, batch));
-        let actor_loss = compare(first, second, chunks, config.alpha) / config.batch as f64;
-        rayon::join(|| first.back_to_actions(batch), || second.back_to_actions(batch));
+        rayon::join(|| first.improve(inputs, target, tau), || second.improve(inputs, target, tau));
+        let q = compare(first, second) / config.batch as f64;
+        rayon::join(|| first.back_to_actions(), || second.back_to_actions());
         let critics = [&*first, &*second];
-        let d_log_prob = alpha / batch;
-        let [a, b] = chunks;
+        let d_log_prob = alpha / config.batch as f32;
+        let ([a, b], [a_inputs, b_inputs]) = (&mut *halves, inputs.halves(config.batch));
+        let rest = a.rows;
         rayon::join(
-            || a.back_to_actor(actor, critics.map(|critic| &critic.passes[0]), d_log_prob),
-            || b.back_to_actor(actor, critics.map(|critic| &critic.passes[1]), d_log_prob),
+            || a.back_to_actor(actor, a_inputs.drawn, critics, 0, d_log_prob),
+            || b.back_to_actor(actor, b_inputs.drawn, critics, rest, d_log_prob),
         );
         let gradient = &mut self.actor_gradient;
         nets::simd(
@@ -250,12 +252,10 @@ impl Sac {
         );
         self.actor_adam.step(self.actor.params_mut(), gradient);
 
-        let log_probs = self.chunks.iter().flat_map(|chunk| &chunk.log_prob);
-        let entropy = -log_probs.map(|&x| f64::from(x)).sum::<f64>();
         Losses {
             critic: [self.critics[0].loss, self.critics[1].loss],
-            actor: actor_loss,
-            entropy: entropy / self.config.batch as f64,
+            actor: -self.config.alpha * entropy - q,
+            entropy,
         }
     }
 
@@ -319,143 +319,163 @@ impl Sac {
     }
 }
 
-impl Chunk {
+impl Inputs<Vec<f32>> {
+    /// The rows of each half of the batch; the first half is the larger one.
+    fn halves(&mut self, rows: usize) -> [Inputs<&mut [f32]>; 2] {
+        let at = self.taken.len() / rows * rows.div_ceil(2);
+        let (taken, taken_2) = self.taken.split_at_mut(at);
+        let (next_drawn, next_drawn_2) = self.next_drawn.split_at_mut(at);
+        let (drawn, drawn_2) = self.drawn.split_at_mut(at);
+        [
+            Inputs { taken, next_drawn, drawn },
+            Inputs { taken: taken_2, next_drawn: next_drawn_2, drawn: drawn_2 },
+        ]
+    }
+}
+
+impl Half {
     fn new(rows: usize, obs: usize, action: usize, actor: &Mlp) -> Self {
         let zeros = |width: usize| vec![0.0; rows * width];
         Self {
             rows,
             obs: zeros(obs),
             next_obs: zeros(obs),
-            taken: zeros(obs + action),
-            next_drawn: zeros(obs + action),
-            drawn: zeros(obs + action),
             reward: zeros(1),
             discount: zeros(1),
             noise: zeros(action),
             next_noise: zeros(action),
             log_prob: zeros(1),
             next_log_prob: zeros(1),
-            target: zeros(1),
             tape: Tape::new(actor, rows),
-            next_tape: Tape::new(actor, rows),
             d_action: zeros(action),
             actor_gradient: vec![0.0; actor.params().len()],
         }
     }
 
-    fn draw(&mut self, replay: &Replay, gamma: f32, rng: &mut Rng, actor: &Mlp) {
+    fn draw(
+        &mut self,
+        mut inputs: Inputs<&mut [f32]>,
+        replay: &Replay,
+        gamma: f32,
+        rng: &mut Rng,
+        actor: &Mlp,
+    ) {
         for row in 0..self.rows {
-            self.set(row, replay.sample(rng), gamma);
+            self.set(row, replay.sample(rng), gamma, &mut inputs);
         }
         for noise in [&mut self.noise, &mut self.next_noise] {
             noise.fill_with(|| rng.sample(StandardNormal));
         }
-        self.draw_actions(actor);
+        self.draw_actions(actor, inputs);
     }
 
-    fn set(&mut self, row: usize, transition: Transition, gamma: f32) {
+    fn set(
+        &mut self,
+        row: usize,
+        transition: Transition,
+        gamma: f32,
+        inputs: &mut Inputs<&mut [f32]>,
+    ) {
         let Transition { obs, action, next_obs, .. } = transition;
         let (n, width) = (obs.len(), obs.len() + action.len());
         self.obs[row * n..][..n].copy_from_slice(obs);
         self.next_obs[row * n..][..n].copy_from_slice(next_obs);
-        self.taken[row * width..][..n].copy_from_slice(obs);
-        self.taken[row * width + n..][..action.len()].copy_from_slice(action);
-        self.drawn[row * width..][..n].copy_from_slice(obs);
-        self.next_drawn[row * width..][..n].copy_from_slice(next_obs);
+        inputs.taken[row * width..][..n].copy_from_slice(obs);
+        inputs.taken[row * width + n..][..action.len()].copy_from_slice(action);
+        inputs.drawn[row * width..][..n].copy_from_slice(obs);
+        inputs.next_drawn[row * width..][..n].copy_from_slice(next_obs);
         let penalties = transition.multipliers.iter().zip(transition.costs);
         self.reward[row] = penalties.fold(transition.reward, |r, (lambda, c)| r - lambda * c);
         self.discount[row] = if transition.terminated { 0.0 } else { gamma };
     }
 
-    /// Draws ã' and ã, with their log-probabilities.
-    fn draw_actions(&mut self, actor: &Mlp) {
-        let width = self.drawn.len() / self.rows;
-        actor.forward(&self.next_obs, &mut self.next_tape);
-        let (head, rows) = (self.next_tape.output(), &mut self.next_drawn);
-        gaussian::sample(head, &self.next_noise, rows, width, &mut self.next_log_prob);
-        actor.forward(&self.obs, &mut self.tape);
-        let (head, rows) = (self.tape.output(), &mut self.drawn);
-        gaussian::sample(head, &self.noise, rows, width, &mut self.log_prob);
+    /// Draws ã' and ã, with their log-probabilities. What the tape holds then is of ã.
+    fn draw_actions(&mut self, actor: &Mlp, inputs: Inputs<&mut [f32]>) {
+        let Self { tape, noise, next_noise, log_prob, next_log_prob, .. } = self;
+        let width = inputs.drawn.len() / self.rows;
+        actor.forward(&self.next_obs, tape);
+        gaussian::sample(tape.output(), next_noise, inputs.next_drawn, width, next_log_prob);
+        actor.forward(&self.obs, tape);
+        gaussian::sample(tape.output(), noise, inputs.drawn, width, log_prob);
     }
 
-    fn set_target(&mut self, [first, second]: [&[f32]; 2], alpha: f32) {
-        for i in 0..self.rows {
-            let value = first[i].min(second[i]) - alpha * self.next_log_prob[i];
-            self.target[i] = self.reward[i] + self.discount[i] * value;
-        }
+    /// Of each row: the shaped reward, the discount, and log π(ã'|s').
+    fn returns(&self) -> impl Iterator<Item = (f32, f32, f32)> {
+        let rewards = self.reward.iter().zip(&self.discount).zip(&self.next_log_prob);
+        rewards.map(|((reward, discount), log_prob)| (*reward, *discount, *log_prob))
     }
 
-    fn back_to_actor(&mut self, actor: &Mlp, passes: [&Pass; 2], d_log_prob: f32) {
+    /// The gradient of the actor, for the rows of the batch from `first` on.
+    fn back_to_actor(
+        &mut self,
+        actor: &Mlp,
+        drawn: &[f32],
+        critics: [&Critic; 2],
+        first: usize,
+        d_log_prob: f32,
+    ) {
         let actions = self.noise.len() / self.rows;
-        for pass in passes {
-            for (&row, d) in pass.smaller.iter().zip(pass.d_action.chunks_exact(actions)) {
-                self.d_action[row * actions..][..actions].copy_from_slice(d);
+        for critic in critics {
+            let rows = critic.smaller.iter().zip(critic.d_action.chunks_exact(actions));
+            for (&row, d) in rows.filter(|(row, _)| (first..first + self.rows).contains(row)) {
+                self.d_action[(row - first) * actions..][..actions].copy_from_slice(d);
             }
         }
-        let (rows, width) = (&self.drawn, self.drawn.len() / self.rows);
+        let width = drawn.len() / self.rows;
         let (head, d_head) = self.tape.output_and_gradient();
-        gaussian::backward(head, &self.noise, rows, width, &self.d_action, d_log_prob, d_head);
-        actor.backward(&self.obs, &mut self.tape, &mut self.actor_gradient, false);
+        gaussian::backward(head, &self.noise, drawn, width, &self.d_action, d_log_prob, d_head);
+        actor.backward(&self.obs, &mut self.tape, &mut self.actor_gradient);
     }
 }
 
 impl Critic {
     /// Q̄(s', ã') and Q(s, a).
-    fn evaluate(&mut self, chunks: &[Chunk; 2]) {
-        for (pass, chunk) in self.passes.iter_mut().zip(chunks) {
-            self.target.forward(&chunk.next_drawn, &mut pass.target_tape);
-            self.net.forward(&chunk.taken, &mut pass.tape);
-        }
+    fn evaluate(&mut self, inputs: &Inputs<Vec<f32>>) {
+        self.target.forward(&inputs.next_drawn, &mut self.tape);
+        self.next.copy_from_slice(self.tape.output());
+        self.net.forward(&inputs.taken, &mut self.tape);
     }
 
     /// One step towards the targets y; then Q(s, ã) for the actor.
-    fn improve(&mut self, chunks: &[Chunk; 2], tau: f32, batch: f32) {
+    fn improve(&mut self, inputs: &Inputs<Vec<f32>>, target: &[f32], tau: f32) {
+        let batch = target.len() as f32;
         let mut loss = 0.0;
-        for (i, (pass, chunk)) in self.passes.iter_mut().zip(chunks).enumerate() {
-            let (q, d_q) = pass.tape.output_and_gradient();
-            for ((q, d_q), y) in q.iter().zip(d_q).zip(&chunk.target) {
-                let error = q - y;
-                loss += f64::from(error) * f64::from(error);
-                *d_q = 2.0 * error / batch;
-            }
-            self.net.backward(&chunk.taken, &mut pass.tape, &mut self.gradient, i > 0);
+        let (q, d_q) = self.tape.output_and_gradient();
+        for ((q, d_q), y) in q.iter().zip(d_q).zip(target) {
+            let error = q - y;
+            loss += f64::from(error) * f64::from(error);
+            *d_q = 2.0 * error / batch;
         }
         self.loss = loss / f64::from(batch);
+        self.net.backward(&inputs.taken, &mut self.tape, &mut self.gradient);
         let (params, target) = (self.net.params_mut(), self.target.params_mut());
         self.adam.step_with_target(params, &self.gradient, target, tau);
-        for (pass, chunk) in self.passes.iter_mut().zip(chunks) {
-            self.net.forward(&chunk.drawn, &mut pass.tape);
-        }
+        self.net.forward(&inputs.drawn, &mut self.tape);
     }
 
     /// The gradient of `-Q/batch` for the actions in the rows where this critic is the smaller.
-    fn back_to_actions(&mut self, batch: f32) {
-        for pass in &mut self.passes {
-            pass.tape.keep_rows(&pass.smaller);
-            pass.tape.output_and_gradient().1.fill(-1.0 / batch);
-            let actions = pass.actions;
-            let first = self.net.sizes()[0] - actions;
-            let d_action = &mut pass.d_action[..pass.smaller.len() * actions];
-            self.net.backward_input(&mut pass.tape, first, d_action);
-        }
+    fn back_to_actions(&mut self) {
+        let (inputs, batch) = (self.net.sizes()[0], self.next.len());
+        let actions = self.d_action.len() / batch;
+        self.tape.keep_rows(&self.smaller);
+        self.tape.output_and_gradient().1.fill(-1.0 / batch as f32);
+        let d_action = &mut self.d_action[..self.smaller.len() * actions];
+        self.net.backward_input(&mut self.tape, inputs - actions, d_action);
     }
 }
 
-/// Finds the smaller critic of every row; returns the sum of `α log π - min_j Q_j`.
-fn compare(first: &mut Critic, second: &mut Critic, chunks: &[Chunk; 2], alpha: f64) -> f64 {
+/// Finds the smaller critic of every row; returns the sum of the smaller values.
+fn compare(first: &mut Critic, second: &mut Critic) -> f64 {
+    first.smaller.clear();
+    second.smaller.clear();
     let mut sum = 0.0;
-    for (chunk, (a, b)) in chunks.iter().zip(first.passes.iter_mut().zip(&mut second.passes)) {
-        a.smaller.clear();
-        b.smaller.clear();
-        for row in 0..chunk.rows {
-            let (q1, q2) = (a.tape.output()[row], b.tape.output()[row]);
-            if q1 <= q2 {
-                a.smaller.push(row);
-            } else {
-                b.smaller.push(row);
-            }
-            sum += alpha * f64::from(chunk.log_prob[row]) - f64::from(q1.min(q2));
+    for (row, (q1, q2)) in first.tape.output().iter().zip(second.tape.output()).enumerate() {
+        if q1 <= q2 {
+            first.smaller.push(row);
+        } else {
+            second.smaller.push(row);
         }
+        sum += f64::from(q1.min(*q2));
     }
     sum
 }
@@ -502,12 +522,13 @@ mod tests {
         sac
     }
 
-    /// Fills the chunks with a batch of the fixture and draws the actions.
+    /// Fills the halves with a batch of the fixture and draws the actions.
     fn fill(sac: &mut Sac, batch: &Value) {
         let mut first = 0;
         let gamma = sac.config.gamma as f32;
-        for chunk in &mut sac.chunks {
-            for row in 0..chunk.rows {
+        let Sac { halves, inputs, actor, config, .. } = sac;
+        for (half, mut inputs) in halves.iter_mut().zip(inputs.halves(config.batch)) {
+            for row in 0..half.rows {
                 let part = |name: &str| floats(&batch[name][first + row]);
                 let (obs, action, next_obs) = (part("obs"), part("action"), part("next_obs"));
                 let (costs, multipliers) = (part("costs"), part("multipliers"));
@@ -520,15 +541,15 @@ mod tests {
                     next_obs: &next_obs,
                     terminated: batch["terminated"][first + row].as_bool().unwrap(),
                 };
-                chunk.set(row, transition, gamma);
+                half.set(row, transition, gamma, &mut inputs);
             }
             let rows = |name: &str| -> Vec<f32> {
-                (first..first + chunk.rows).flat_map(|row| floats(&batch[name][row])).collect()
+                (first..first + half.rows).flat_map(|row| floats(&batch[name][row])).collect()
             };
-            chunk.noise = rows("noise");
-            chunk.next_noise = rows("next_noise");
-            chunk.draw_actions(&sac.actor);
-            first += chunk.rows;
+            half.noise = rows("noise");
+            half.next_noise = rows("next_noise");
+            half.draw_actions(actor, inputs);
+            first += half.rows;
         }
     }
 
@@ -615,14 +636,12 @@ mod tests {
         let before = sac.clone();
         sac.learn();
         let batch = before.config.batch as f64;
-        let rows = |part: &dyn Fn(&Chunk) -> Vec<f32>, width: usize| -> Vec<Vec<f64>> {
-            sac.chunks
-                .iter()
-                .flat_map(|c| part(c).chunks_exact(width).map(doubles).collect::<Vec<_>>())
-                .collect()
+        let rows = |numbers: &[f32], width: usize| -> Vec<Vec<f64>> {
+            numbers.chunks_exact(width).map(doubles).collect()
         };
-        let (taken, targets) = (rows(&|c| c.taken.clone(), 6), rows(&|c| c.target.clone(), 1));
-        let (obs, noise) = (rows(&|c| c.obs.clone(), 4), rows(&|c| c.noise.clone(), 2));
+        let (taken, targets) = (rows(&sac.inputs.taken, 6), rows(&sac.target, 1));
+        let obs = sac.halves.iter().flat_map(|half| rows(&half.obs, 4)).collect::<Vec<_>>();
+        let noise = sac.halves.iter().flat_map(|half| rows(&half.noise, 2)).collect::<Vec<_>>();
 
         let sizes = before.critics[0].net.sizes();
         for (j, critic) in before.critics.iter().enumerate() {
@@ -664,7 +683,7 @@ mod tests {
         fill(&mut sac, &fixture["batches"][0]);
         sac.learn();
         let terminated = fixture["batches"][0]["terminated"].as_array().unwrap();
-        let rows = sac.chunks.iter().flat_map(|c| c.target.iter().zip(&c.reward));
+        let rows = sac.target.iter().zip(sac.halves.iter().flat_map(|half| &half.reward));
         let mut seen = [0, 0];
         for ((target, reward), terminated) in rows.zip(terminated) {
             let terminated = terminated.as_bool().unwrap();

@@ -1,4 +1,4 @@
-//! An update allocates nothing once its buffers exist, but for the product library's own scratch.
+//! An update allocates nothing once its buffers exist.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,14 +45,13 @@ fn an_update_reuses_its_buffers() {
     }
     let mut rngs = [cmdp::rng([1; 4]), cmdp::rng([2; 4])];
     let mut sac = Sac::new(SacConfig::default(), 17, 6, &mut cmdp::rng([0; 4]));
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    // One thread: with two, it is a matter of chance when each first needs its scratch space.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let counted = pool.install(|| {
         (0..20).for_each(|_| _ = sac.update(&replay, &mut rngs));
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         (0..20).for_each(|_| _ = sac.update(&replay, &mut rngs));
         ALLOCATIONS.load(Ordering::Relaxed) - before
     });
-    // `gemm` takes up to two buffers of its own for each product, and an update has 90 products;
-    // there is no way to hand them in. Anything of ours, once a row or a layer, would show.
-    assert!(counted <= 20 * 2 * 90, "{counted} allocations in 20 updates");
+    assert_eq!(counted, 0);
 }

@@ -6,9 +6,8 @@
 //! - [`gaussian`]: the tanh-squashed Gaussian policy head.
 //! - [`store`]: named tensors on disk, as safetensors.
 //!
-//! Nothing here allocates once its buffers exist, but for the scratch space that the `gemm` crate
-//! takes within a product. Nothing depends on the number of threads: whoever wants two threads runs
-//! two independent pieces.
+//! Nothing here allocates once its buffers exist. Nothing depends on the number of threads: whoever
+//! wants two threads runs two independent pieces.
 
 mod adam;
 pub mod gaussian;
@@ -22,8 +21,8 @@ pub use mlp::{Activation, Mlp, Tape};
 /// Runs a loop compiled for the best instructions this CPU has, without special compiler flags.
 ///
 /// The closure must be marked `#[inline(always)]` and hold plain loops: what is not inlined is
-/// compiled for the oldest CPU. The loop is autovectorised; products and sums stay separate, so that the result is the same
-/// whichever instructions are found.
+/// compiled for the oldest CPU. The loop is autovectorised; products and sums stay separate, so that
+/// the result is the same whichever instructions are found.
 #[inline(always)]
 pub fn simd<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rand::{Rng, RngExt as _};
 
-use crate::matrix::{Matrix, multiply, multiply_one};
+use crate::matrix::{Matrix, Then, dot_rows, multiply};
 use crate::simd;
 
 /// What follows every layer but the last.
@@ -22,7 +22,9 @@ pub enum Activation {
 impl Activation {
     fn apply(self, x: f32) -> f32 {
         match self {
-            Self::Relu => x.max(0.0),
+            // Not `max`: what is not a number stays so, as in the batch.
+            Self::Relu if x < 0.0 => 0.0,
+            Self::Relu => x,
             Self::Tanh => x.tanh(),
         }
     }
@@ -151,27 +153,31 @@ impl Mlp {
             let outputs = self.sizes[layer + 1];
             let out = &mut after[0][..tape.rows * outputs];
             let x = Matrix::new(x, tape.rows, self.sizes[layer]);
-            multiply(out, x, self.weight(layer).transposed(), false);
             let bias = &self.params[self.bias_range(layer)];
             let activation = (layer + 1 < self.layers()).then_some(self.activation);
-            add_bias(out, bias, activation);
+            let then = match activation {
+                Some(Activation::Relu) => Then::BiasRelu(bias),
+                Some(Activation::Tanh) | None => Then::Bias(bias),
+            };
+            multiply(out, x, self.weight(layer).transposed(), then);
+            if activation == Some(Activation::Tanh) {
+                out.iter_mut().for_each(|x| *x = x.tanh());
+            }
         }
     }
 
     /// Back through the network, from the gradient in [`Tape::output_and_gradient`]: writes the
-    /// gradient of the parameters, or adds to it, given the same `input` as the forward pass.
-    pub fn backward(&self, input: &[f32], tape: &mut Tape, gradient: &mut [f32], add: bool) {
+    /// gradient of the parameters, given the same `input` as the forward pass.
+    pub fn backward(&self, input: &[f32], tape: &mut Tape, gradient: &mut [f32]) {
         for layer in (0..self.layers()).rev() {
             let (rows, inputs, outputs) = (tape.rows, self.sizes[layer], self.sizes[layer + 1]);
             let x = if layer == 0 { input } else { &tape.outputs[layer - 1][..rows * inputs] };
             let delta = &tape.deltas[layer][..rows * outputs];
             let weights = &mut gradient[self.weight_range(layer)];
             let by_output = Matrix::new(delta, rows, outputs).transposed();
-            multiply(weights, by_output, Matrix::new(x, rows, inputs), add);
+            multiply(weights, by_output, Matrix::new(x, rows, inputs), Then::Store);
             let biases = &mut gradient[self.bias_range(layer)];
-            if !add {
-                biases.fill(0.0);
-            }
+            biases.fill(0.0);
             add_columns(biases, delta);
             if layer > 0 {
                 self.back_through(layer, tape);
@@ -187,7 +193,7 @@ impl Mlp {
         }
         let delta = &tape.deltas[0][..tape.rows * self.sizes[1]];
         let delta = Matrix::new(delta, tape.rows, self.sizes[1]);
-        multiply(out, delta, self.weight(0).columns_from(first), false);
+        multiply(out, delta, self.weight(0).columns_from(first), Then::Store);
     }
 
     /// The gradient before the activation of the layer below `layer`.
@@ -196,25 +202,17 @@ impl Mlp {
         let (below, above) = tape.deltas.split_at_mut(layer);
         let delta = Matrix::new(&above[0][..rows * outputs], rows, outputs);
         let out = &mut below[layer - 1][..rows * inputs];
-        multiply(out, delta, self.weight(layer), false);
         let y = &tape.outputs[layer - 1][..rows * inputs];
-        let activation = self.activation;
-        simd(
-            #[inline(always)]
-            || match activation {
-                Activation::Relu => {
-                    for (d, y) in out.iter_mut().zip(y) {
-                        // A product: a choice would become slow masked stores.
-                        *d *= f32::from(u8::from(*y > 0.0));
-                    }
-                }
-                Activation::Tanh => {
-                    for (d, y) in out.iter_mut().zip(y) {
-                        *d *= 1.0 - y * y;
-                    }
-                }
-            },
-        );
+        match self.activation {
+            Activation::Relu => multiply(out, delta, self.weight(layer), Then::WherePositive(y)),
+            Activation::Tanh => {
+                multiply(out, delta, self.weight(layer), Then::Store);
+                simd(
+                    #[inline(always)]
+                    || out.iter_mut().zip(y).for_each(|(d, y)| *d *= 1.0 - y * y),
+                );
+            }
+        }
     }
 
     /// One row through the network without a tape. `scratch` grows once and is then reused; the
@@ -228,41 +226,17 @@ impl Mlp {
             let x = if layer == 0 { input } else { &before[end - self.sizes[layer]..] };
             let out = &mut after[..self.sizes[layer + 1]];
             let weight = &self.params[self.weight_range(layer)];
-            multiply_one(out, weight, &self.params[self.bias_range(layer)], x);
-            if layer + 1 < self.layers() {
-                out.iter_mut().for_each(|x| *x = self.activation.apply(*x));
+            dot_rows(out, weight, x);
+            for (x, bias) in out.iter_mut().zip(&self.params[self.bias_range(layer)]) {
+                *x += bias;
+                if layer + 1 < self.layers() {
+                    *x = self.activation.apply(*x);
+                }
             }
             end += self.sizes[layer + 1];
         }
         &scratch[end - self.sizes[self.layers()]..]
     }
-}
-
-fn add_bias(out: &mut [f32], bias: &[f32], activation: Option<Activation>) {
-    simd(
-        #[inline(always)]
-        || {
-            for row in out.chunks_exact_mut(bias.len()) {
-                match activation {
-                    None => {
-                        for (x, b) in row.iter_mut().zip(bias) {
-                            *x += b;
-                        }
-                    }
-                    Some(Activation::Relu) => {
-                        for (x, b) in row.iter_mut().zip(bias) {
-                            *x = (*x + b).max(0.0);
-                        }
-                    }
-                    Some(Activation::Tanh) => {
-                        for (x, b) in row.iter_mut().zip(bias) {
-                            *x = (*x + b).tanh();
-                        }
-                    }
-                }
-            }
-        },
-    );
 }
 
 fn add_columns(sums: &mut [f32], rows: &[f32]) {
@@ -357,9 +331,7 @@ mod tests {
 
                 tape.output_and_gradient().1.copy_from_slice(&pull);
                 let mut gradient = vec![f32::NAN; params.len()];
-                net.backward(&input, &mut tape, &mut gradient, false);
-                net.backward(&input, &mut tape, &mut gradient, true);
-                gradient.iter_mut().for_each(|g| *g /= 2.0);
+                net.backward(&input, &mut tape, &mut gradient);
                 let expected = differences(&params, |params| loss(params, &input64));
                 assert_close(&gradient, &expected, "parameters");
 
