@@ -2,7 +2,7 @@
 root := $(dir $(realpath $(lastword $(MAKEFILE_LIST))))
 cargo := cd '$(root)' && cargo
 
-.PHONY: test chaos setup fixtures
+.PHONY: test chaos fuzz setup fixtures
 
 # Everything that must hold before a change lands.
 test: setup
@@ -24,3 +24,13 @@ fixtures:
 	cd '$(root)' && target/python/bin/pip install --quiet 'gymnasium[mujoco]==1.4.0' mujoco==3.17.0 numpy==2.4.6 torch==2.15.0
 	cd '$(root)' && target/python/bin/python tools/gymnasium_fixtures.py
 	cd '$(root)' && target/python/bin/python tools/pytorch_fixtures.py
+
+# Feeds everything that is read from disk or the command line with garbage, five minutes each.
+fuzz: setup
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	cd '$(root)' && cargo fuzz build --sanitizer none
+	cd '$(root)' && for target in config constraint replay policy checkpoint; do \
+	  mkdir -p fuzz/corpus/$$target && \
+	  cargo fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+	    -max_total_time=$${SECONDS_EACH:-300} -max_len=16384 -print_final_stats=1 || exit 1; \
+	done

@@ -1,0 +1,18 @@
+//! A policy file: a safetensors header and what follows.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use cmdp::{Env as _, EnvSpec};
+use robots::{Robot, Task};
+
+static HOPPER: LazyLock<EnvSpec> = LazyLock::new(|| {
+    let task = Task::find("hopper").expect("a task");
+    Robot::new(task, Task::default_constraints()).expect("a robot").spec().clone()
+});
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let path = std::env::temp_dir().join(format!("ecrl-fuzz-policy-{}", std::process::id()));
+    std::fs::write(&path, bytes).expect("a folder for temporary files");
+    let _ = ecrl::policy::Policy::load(&path, &HOPPER);
+});
