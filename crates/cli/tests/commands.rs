@@ -588,23 +588,38 @@ fn a_reader_that_leaves_does_not_stop_the_run() {
     assert!(ecrl(&["eval", &run, "--policy", "final", "--episodes", "1"]).status.success());
 }
 
+/// A small file system in memory, mounted on a folder until the test is over.
+struct Mounted<'a>(&'a Folder);
+
+impl<'a> Mounted<'a> {
+    /// `None`, and said so, where mounting is not allowed.
+    fn new(folder: &'a Folder, options: &str) -> Option<Self> {
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs", folder.0.to_str().unwrap()])
+            .output();
+        let mounted = mount.is_ok_and(|output| output.status.success());
+        if !mounted {
+            eprintln!("not tried: mount is not allowed here");
+        }
+        mounted.then_some(Self(folder))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0.0).status();
+    }
+}
+
 #[test]
 fn a_full_disk_stops_training_and_leaves_no_half_policy() {
-    // A file system of 200 kB; without the right to mount one, there is nothing to try.
     let folder = Folder::new("full");
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=200k", "tmpfs", folder.0.to_str().unwrap()])
-        .output();
-    if !mount.is_ok_and(|output| output.status.success()) {
-        eprintln!("not tried: mount is not allowed here");
-        return;
-    }
+    let Some(_mounted) = Mounted::new(&folder, "size=200k") else { return };
     let run = folder.path("run");
     let output = ecrl(
         &[&["train", "hopper", "--algo", "sac", "--out", &run][..], &["--steps", "600"]].concat(),
     );
     let files = folder.list("run");
-    Command::new("umount").arg(&folder.0).status().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("best.safetensors: No space left on device"), "{message}");
@@ -617,19 +632,12 @@ fn a_full_disk_stops_training_and_leaves_no_half_policy() {
 #[test]
 fn a_disk_too_full_for_checkpoints_is_said_and_training_goes_on() {
     let folder = Folder::new("tight");
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=300k", "tmpfs", folder.0.to_str().unwrap()])
-        .output();
-    if !mount.is_ok_and(|output| output.status.success()) {
-        eprintln!("not tried: mount is not allowed here");
-        return;
-    }
+    let Some(_mounted) = Mounted::new(&folder, "size=300k") else { return };
     let run = folder.path("run");
     let args = [&["train", "hopper", "--algo", "sac", "--out", &run], &SHORT[..]].concat();
     let output = ecrl(&args);
     let checkpoints = folder.list("run/checkpoint");
     let eval = ecrl(&["eval", &run, "--policy", "final", "--episodes", "1"]);
-    Command::new("umount").arg(&folder.0).status().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{message}");
     assert_eq!(message.lines().count(), 1, "{message}");
@@ -637,6 +645,24 @@ fn a_disk_too_full_for_checkpoints_is_said_and_training_goes_on() {
     assert!(message.contains("No space left on device"), "{message}");
     assert!(checkpoints.is_empty(), "{checkpoints:?}");
     assert!(eval.status.success(), "{eval:?}");
+}
+
+#[test]
+fn a_read_only_folder_gets_one_line_and_keeps_what_it_holds() {
+    let folder = Folder::new("read-only");
+    let Some(_mounted) = Mounted::new(&folder, "size=4m") else { return };
+    let (run, other) = (folder.path("run"), folder.path("other"));
+    train(&["hopper", "--algo", "sac", "--out", &run]);
+    let before = lasting(&run);
+    let remount = ["-o", "remount,ro", folder.0.to_str().unwrap()];
+    assert!(Command::new("mount").args(remount).status().unwrap().success());
+    let read_only = "Read-only file system";
+    fails(&["resume", &run, "--steps", "1e6"], 1, read_only);
+    fails(&["train", "hopper", "--out", &other], 1, read_only);
+    fails(&["train", "hopper", "--out", &run, "--force"], 1, read_only);
+    assert_eq!(lasting(&run), before);
+    // Reading is all that eval does.
+    assert!(ecrl(&["eval", &run, "--episodes", "1"]).status.success());
 }
 
 #[test]
