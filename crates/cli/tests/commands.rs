@@ -652,7 +652,7 @@ fn a_read_only_folder_gets_one_line_and_keeps_what_it_holds() {
     let folder = Folder::new("read-only");
     let Some(_mounted) = Mounted::new(&folder, "size=4m") else { return };
     let (run, other) = (folder.path("run"), folder.path("other"));
-    train(&["hopper", "--algo", "sac", "--out", &run]);
+    train(&["hopper", "--out", &run]);
     let before = lasting(&run);
     let remount = ["-o", "remount,ro", folder.0.to_str().unwrap()];
     assert!(Command::new("mount").args(remount).status().unwrap().success());
