@@ -656,10 +656,11 @@ fn a_read_only_folder_gets_one_line_and_keeps_what_it_holds() {
     let before = lasting(&run);
     let remount = ["-o", "remount,ro", folder.0.to_str().unwrap()];
     assert!(Command::new("mount").args(remount).status().unwrap().success());
-    let read_only = "Read-only file system";
-    fails(&["resume", &run, "--steps", "1e6"], 1, read_only);
-    fails(&["train", "hopper", "--out", &other], 1, read_only);
-    fails(&["train", "hopper", "--out", &run, "--force"], 1, read_only);
+    let read_only = |path: &str| format!("{path}: Read-only file system (os error 30)");
+    let lock = read_only(&format!("{run}/run.lock"));
+    fails(&["resume", &run, "--steps", "1e6"], 1, &lock);
+    fails(&["train", "hopper", "--out", &run, "--force"], 1, &lock);
+    fails(&["train", "hopper", "--out", &other], 1, &read_only(&other));
     assert_eq!(lasting(&run), before);
     // Reading is all that eval does.
     assert!(ecrl(&["eval", &run, "--episodes", "1"]).status.success());
