@@ -17,11 +17,20 @@ pub enum Multipliers {
     PerActor,
 }
 
+/// What learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Learner {
+    /// SAC, from a replay buffer.
+    Sac,
+}
+
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Algorithm {
     /// The name as typed on the command line.
     pub name: &'static str,
+    /// What learns.
+    pub learner: Learner,
     /// How the population is ranked; without a ranking there is no population.
     pub ranking: Option<Ranking>,
     /// The multipliers of the transitions.
@@ -36,7 +45,7 @@ const fn row(
     multipliers: Multipliers,
     description: &'static str,
 ) -> Algorithm {
-    Algorithm { name, ranking, multipliers, description }
+    Algorithm { name, learner: Learner::Sac, ranking, multipliers, description }
 }
 
 /// Every algorithm.

@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 use nets::store::Store;
 use serde::{Deserialize, Serialize};
 
-use crate::trainer::Trainer;
+use crate::replay::Replay;
+use crate::trainer::{StoredReplay, Trainer};
 
 /// The version of the format; raised when an older program would misread a newer checkpoint.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The folder within a run directory.
 pub const FOLDER: &str = "checkpoint";
 
@@ -106,7 +107,9 @@ impl Checkpoints {
             let _ = self.keep(before.iter());
             io(error)
         })?;
-        trainer.replay_mut().all_stored();
+        if let Some(replay) = trainer.replay_mut() {
+            replay.all_stored();
+        }
         self.keep(before.iter().chain([&manifest])).map_err(io)?;
         self.last = Some(manifest);
         Ok(())
@@ -119,7 +122,7 @@ impl Checkpoints {
         let state = self.put(format!("state-{number}"), &trainer.state().to_bytes())?;
         let replay = trainer.replay();
         let mut segments = Vec::new();
-        for (i, (segment, changed)) in replay.segments().enumerate() {
+        for (i, (segment, changed)) in replay.into_iter().flat_map(Replay::segments).enumerate() {
             let stored = self.last.as_ref().and_then(|last| last.segments.get(i));
             segments.push(match stored {
                 Some(part) if !changed => part.clone(),
@@ -135,8 +138,8 @@ impl Checkpoints {
             number,
             state,
             segments,
-            replay_len: replay.len(),
-            replay_next: replay.next(),
+            replay_len: replay.map_or(0, Replay::len),
+            replay_next: replay.map_or(0, Replay::next),
             logs,
         };
         let mut text = serde_json::to_vec(&manifest).expect("plain data");
@@ -240,8 +243,9 @@ impl Checkpoints {
             let numbers = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
             segments.push(numbers.collect());
         }
+        let (len, next) = (manifest.replay_len, manifest.replay_next);
         trainer
-            .restore(&state, segments, manifest.replay_len, manifest.replay_next)
+            .restore(&state, StoredReplay { segments, len, next })
             .map_err(|e| format!("{}: {e}", manifest.state.name))?;
         Ok(manifest)
     }

@@ -113,6 +113,13 @@ impl Lagrange {
         }
     }
 
+    /// Whether another run's multipliers could stand here.
+    pub(crate) fn fits(&self, other: &Self) -> bool {
+        let sizes = |l: &Self| (l.learner.len(), l.slots.iter().map(Vec::len).collect::<Vec<_>>());
+        let episodes = |l: &Self| l.buffer.episodes.iter().all(|v| v.len() == l.learner.len());
+        sizes(self) == sizes(other) && episodes(self)
+    }
+
     /// What the learner's transitions are shaped with.
     pub fn of_learner(&self) -> &[f64] {
         &self.learner

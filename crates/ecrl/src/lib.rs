@@ -2,7 +2,7 @@
 //!
 //! - [`config`]: every value a run depends on; the defaults are the paper's.
 //! - [`algorithm`]: the table of algorithms.
-//! - [`trainer`]: the training loop, Algorithm 1 of the paper.
+//! - [`trainer`]: the training loop.
 //! - [`ranking`], [`variation`]: how the population evolves.
 //! - [`sac`]: the learner; [`replay`]: what it learns from; [`constraint`]: its multipliers.
 //! - [`rollout`]: playing episodes on all threads.
@@ -18,6 +18,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod constraint;
 pub mod evaluate;
+mod evolution;
 pub mod policy;
 pub mod ranking;
 pub mod record;

@@ -30,10 +30,10 @@ pub struct Generation {
     pub champion_reward: Option<f64>,
     /// The champion's mean J_C in the test.
     pub champion_cost: Option<Vec<f64>>,
-    /// The mean return of the learner's own sampled episodes.
-    pub rollout_reward: f64,
+    /// The mean return of the learner's own sampled episodes that ended in this generation.
+    pub rollout_reward: Option<f64>,
     /// Their mean J_C.
-    pub rollout_cost: Vec<f64>,
+    pub rollout_cost: Option<Vec<f64>>,
     /// The mean return of the population's episodes.
     pub population_reward_mean: Option<f64>,
     /// Their mean J_C.
@@ -52,6 +52,12 @@ pub struct Generation {
     pub actor_loss: Option<f64>,
     /// The policy's entropy.
     pub entropy: Option<f64>,
+    /// On-policy: how far the policy moved, as the mean of `log π_old - log π`.
+    pub kl: Option<f64>,
+    /// On-policy: the share of samples that the clipped objective held back.
+    pub clipped: Option<f64>,
+    /// IPO: the share of updates that followed the cost alone, because the barrier was undefined.
+    pub recovery: Option<f64>,
     /// Episodes whose simulation broke down.
     pub unstable: usize,
     /// Transitions stored.
@@ -129,4 +135,45 @@ pub struct Times {
     pub physics: f64,
     /// The whole run.
     pub total: f64,
+}
+
+/// What one update saw; sums and means of it over several.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Figures {
+    /// The critics' loss.
+    pub critic: f64,
+    /// The actor's loss.
+    pub actor: f64,
+    /// The policy's entropy.
+    pub entropy: f64,
+    /// See [`Generation::kl`].
+    pub kl: f64,
+    /// See [`Generation::clipped`].
+    pub clipped: f64,
+    /// See [`Generation::recovery`].
+    pub recovery: f64,
+}
+
+impl Figures {
+    fn all(&mut self) -> [&mut f64; 6] {
+        let Self { critic, actor, entropy, kl, clipped, recovery } = self;
+        [critic, actor, entropy, kl, clipped, recovery]
+    }
+
+    /// Whether every figure is a number.
+    pub fn are_finite(mut self) -> bool {
+        self.all().iter().all(|x| x.is_finite())
+    }
+
+    /// Adds another update's figures.
+    pub fn add(&mut self, other: &Self) {
+        let mut other = *other;
+        self.all().into_iter().zip(other.all()).for_each(|(sum, x)| *sum += *x);
+    }
+
+    /// The mean of `count` updates that were added.
+    pub fn divided_by(mut self, count: f64) -> Self {
+        self.all().into_iter().for_each(|x| *x /= count);
+        self
+    }
 }

@@ -231,12 +231,12 @@ impl RunDir {
 
     fn scalars(&self, g: &Generation) -> Vec<(String, f64)> {
         let mut scalars = vec![
-            ("rollout/reward".to_owned(), g.rollout_reward),
-            ("train/grad_steps".into(), g.grad_steps as f64),
+            ("train/grad_steps".to_owned(), g.grad_steps as f64),
             ("train/replay".into(), g.replay as f64),
             ("time/seconds".into(), g.seconds),
         ];
         let optional = [
+            ("rollout/reward", g.rollout_reward),
             ("test/reward", g.learner_reward),
             ("champion/reward", g.champion_reward),
             ("population/reward", g.population_reward_mean),
@@ -244,6 +244,9 @@ impl RunDir {
             ("train/critic_loss", g.critic_loss),
             ("train/actor_loss", g.actor_loss),
             ("train/entropy", g.entropy),
+            ("train/kl", g.kl),
+            ("train/clipped", g.clipped),
+            ("train/recovery", g.recovery),
         ];
         scalars.extend(optional.into_iter().filter_map(|(tag, x)| Some((tag.into(), x?))));
         let by_constraint = [
@@ -251,7 +254,7 @@ impl RunDir {
             ("champion", g.champion_cost.as_ref()),
             ("population", g.population_cost_mean.as_ref()),
             ("population_lambda", g.lambda_mean.as_ref()),
-            ("rollout", Some(&g.rollout_cost)),
+            ("rollout", g.rollout_cost.as_ref()),
             ("lambda", Some(&g.lambda_learner)),
         ];
         for (prefix, values) in by_constraint {

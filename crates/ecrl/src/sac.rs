@@ -65,7 +65,7 @@ impl Default for SacConfig {
 }
 
 /// What one update saw.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Losses {
     /// The mean squared error of each critic.
     pub critic: [f64; 2],
@@ -73,31 +73,6 @@ pub struct Losses {
     pub actor: f64,
     /// The policy's entropy, as estimated by -log π.
     pub entropy: f64,
-}
-
-impl Losses {
-    /// Whether every figure is a number.
-    pub fn are_finite(&self) -> bool {
-        let Self { critic: [a, b], actor, entropy } = self;
-        [a, b, actor, entropy].iter().all(|x| x.is_finite())
-    }
-
-    /// Adds another update's figures.
-    pub fn add(&mut self, other: &Self) {
-        self.critic[0] += other.critic[0];
-        self.critic[1] += other.critic[1];
-        self.actor += other.actor;
-        self.entropy += other.entropy;
-    }
-
-    /// The mean of `count` updates that were added.
-    pub fn divided_by(self, count: f64) -> Self {
-        Self {
-            critic: self.critic.map(|x| x / count),
-            actor: self.actor / count,
-            entropy: self.entropy / count,
-        }
-    }
 }
 
 /// The learner: an actor, two critics with their targets, and their optimisers.
@@ -296,7 +271,7 @@ impl Sac {
             ("target2", &mut second.target, None),
             ("actor", &mut self.actor, Some(&mut self.actor_adam)),
         ] {
-            *net = store.mlp(name, net.sizes(), Activation::Relu)?;
+            *net = store.mlp_like(name, net)?;
             if let Some(adam) = adam {
                 let shape = [net.params().len()];
                 let m = store.get(&format!("{name}.adam.m"), &shape)?;

@@ -175,7 +175,7 @@ fn only_what_is_new_is_written_and_two_checkpoints_are_kept() {
     let manifests =
         folder.files().iter().filter(|f| f.to_string_lossy().contains("manifest")).count();
     assert_eq!(manifests, 2);
-    let replay: u64 = trainer.replay().bytes() as u64;
+    let replay: u64 = trainer.replay().unwrap().bytes() as u64;
     let disk: u64 = folder.files().iter().map(|f| f.metadata().unwrap().len()).sum();
     assert!(disk < replay * 2 + 1_000_000, "{disk} for a replay buffer of {replay}");
 }
@@ -245,7 +245,7 @@ fn another_configuration_or_version_is_refused() {
 
     let path = folder.0.join("checkpoint/manifest-1");
     let text = std::fs::read_to_string(&path).unwrap();
-    let json = text.lines().next().unwrap().replace("\"format\":1", "\"format\":99");
+    let json = text.lines().next().unwrap().replace("\"format\":2", "\"format\":99");
     std::fs::write(&path, format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()))).unwrap();
     let mut again = trainer(&config("ecrl"));
     let error = Checkpoints::new(&folder.0).read(&mut again).unwrap_err().to_string();

@@ -11,9 +11,11 @@ use crate::matrix::{Matrix, Then, dot_rows, multiply};
 use crate::simd;
 
 /// What follows every layer but the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Activation {
     /// max(0, x)
+    #[default]
     Relu,
     /// tanh x
     Tanh,
@@ -107,6 +109,11 @@ impl Mlp {
     /// The number of inputs, then of each layer's outputs.
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
+    }
+
+    /// What follows every layer but the last.
+    pub fn activation(&self) -> Activation {
+        self.activation
     }
 
     /// The number of layers.
