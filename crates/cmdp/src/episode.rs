@@ -32,6 +32,23 @@ impl Episode {
         }
     }
 
+    /// Its return, steps and sums of costs so far, for [`resumed`](Self::resumed).
+    pub fn state(&self) -> (f64, usize, &[f64]) {
+        (self.reward, self.steps, &self.cost_sums)
+    }
+
+    /// An episode of the same constraints that has come as far as a state says; `None` where that
+    /// has another number of costs.
+    pub fn resumed(&self, reward: f64, steps: usize, cost_sums: Vec<f64>) -> Option<Self> {
+        let constraints = self.constraints.clone();
+        (cost_sums.len() == constraints.len()).then_some(Self {
+            constraints,
+            cost_sums,
+            reward,
+            steps,
+        })
+    }
+
     /// The return: the sum of all rewards.
     pub fn reward(&self) -> f64 {
         self.reward

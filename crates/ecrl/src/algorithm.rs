@@ -22,6 +22,11 @@ pub enum Multipliers {
 pub enum Learner {
     /// SAC, from a replay buffer.
     Sac,
+    /// PPO, from what was just played; with a log barrier, IPO.
+    Ppo {
+        /// Whether there is one.
+        barrier: bool,
+    },
 }
 
 /// One row of the table.
@@ -48,8 +53,13 @@ const fn row(
     Algorithm { name, learner: Learner::Sac, ranking, multipliers, description }
 }
 
+const fn on_policy(name: &'static str, barrier: bool, description: &'static str) -> Algorithm {
+    let (learner, multipliers) = (Learner::Ppo { barrier }, Multipliers::None);
+    Algorithm { name, learner, ranking: None, multipliers, description }
+}
+
 /// Every algorithm.
-pub const ALGORITHMS: [Algorithm; 9] = [
+pub const ALGORITHMS: [Algorithm; 11] = [
     row(
         "ecrl",
         Some(Ranking::Stochastic),
@@ -104,4 +114,6 @@ pub const ALGORITHMS: [Algorithm; 9] = [
         Multipliers::None,
         "SAC by reward alone, no population (Haarnoja et al., 2018)",
     ),
+    on_policy("ipo", true, "PPO with a log barrier at every threshold (Liu et al., 2020)"),
+    on_policy("ppo", false, "PPO by reward alone (Schulman et al., 2017)"),
 ];

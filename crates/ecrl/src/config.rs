@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::algorithm::{ALGORITHMS, Algorithm};
+use crate::ppo::PpoConfig;
 use crate::sac::SacConfig;
 
 /// Every value a run depends on.
@@ -27,8 +28,10 @@ pub struct Config {
     pub constraints: Vec<String>,
     /// How the learner gathers experience and when it learns.
     pub learner: LearnerConfig,
-    /// The learner's networks and updates.
+    /// The networks and updates of all learners but PPO's.
     pub sac: SacConfig,
+    /// The learner of PPO and IPO.
+    pub ppo: PpoConfig,
     /// The population, for algorithms that have one.
     pub evolution: EvolutionConfig,
     /// The replay buffer.
@@ -120,6 +123,7 @@ impl Default for Config {
                 grad_steps_per_env_step: 1.0,
             },
             sac: SacConfig::default(),
+            ppo: PpoConfig::default(),
             evolution: EvolutionConfig {
                 population: 10,
                 elites: 2,
@@ -356,13 +360,12 @@ impl Config {
     /// Checks every value against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.algorithm()?;
-        let Self { learner, sac, evolution, replay, multipliers, test, .. } = self;
+        let Self { learner, sac, ppo, evolution, replay, multipliers, test, .. } = self;
         let check = |ok: bool, key, value: &dyn std::fmt::Display, expected| match ok {
             true => Ok(()),
             false => Err(ConfigError::Range { key, value: value.to_string(), expected }),
         };
         let positive = |x: f64| x > 0.0 && x.is_finite();
-        let hidden = format!("{:?}", sac.hidden);
         // Far beyond use; above, memory would run out before anybody could say why.
         const MANY: usize = 10_000;
         check(self.steps > 0, "steps", &self.steps, "at least 1")?;
@@ -384,13 +387,13 @@ impl Config {
             &learner.grad_steps_per_env_step,
             "a number from 0 to 1000",
         )?;
-        check(
-            (1..=16).contains(&sac.hidden.len())
-                && sac.hidden.iter().all(|units| (1..=MANY).contains(units)),
-            "sac.hidden",
-            &hidden,
-            "1 to 16 layers of 1 to 10000 units",
-        )?;
+        let layers = |layers: &[usize]| {
+            (1..=16).contains(&layers.len()) && layers.iter().all(|n| (1..=MANY).contains(n))
+        };
+        for (key, units) in [("sac.hidden", &sac.hidden), ("ppo.layers", &ppo.layers)] {
+            let shown = format!("{units:?}");
+            check(layers(units), key, &shown, "1 to 16 layers of 1 to 10000 units")?;
+        }
         check(
             (2..=replay.capacity.min(1_000_000)).contains(&sac.batch),
             "sac.batch",
@@ -412,6 +415,42 @@ impl Config {
         )?;
         check(positive(sac.actor_lr), "sac.actor_lr", &sac.actor_lr, "a number above 0")?;
         check(positive(sac.critic_lr), "sac.critic_lr", &sac.critic_lr, "a number above 0")?;
+        check((1..=1000).contains(&ppo.envs), "ppo.envs", &ppo.envs, "1 to 1000")?;
+        check(
+            (ppo.envs..=1_000_000).contains(&ppo.collect),
+            "ppo.collect",
+            &ppo.collect,
+            "at least ppo.envs and at most 1000000",
+        )?;
+        check((1..=MANY).contains(&ppo.epochs), "ppo.epochs", &ppo.epochs, "1 to 10000")?;
+        check(
+            (1..=ppo.collect).contains(&ppo.minibatch),
+            "ppo.minibatch",
+            &ppo.minibatch,
+            "at least 1 and at most ppo.collect",
+        )?;
+        for (key, value) in [
+            ("ppo.lr", ppo.lr),
+            ("ppo.max_grad_norm", ppo.max_grad_norm),
+            ("ppo.barrier", ppo.barrier),
+        ] {
+            check(positive(value), key, &value, "a number above 0")?;
+        }
+        for (key, value) in [("ppo.discount", ppo.discount), ("ppo.gae", ppo.gae)] {
+            check((0.0..=1.0).contains(&value), key, &value, "a number from 0 to 1")?;
+        }
+        check(ppo.clip > 0.0 && ppo.clip < 1.0, "ppo.clip", &ppo.clip, "a number between 0 and 1")?;
+        for (key, value) in
+            [("ppo.value_coef", ppo.value_coef), ("ppo.entropy_coef", ppo.entropy_coef)]
+        {
+            check(value >= 0.0 && value.is_finite(), key, &value, "a number from 0 on")?;
+        }
+        check(
+            (-20.0..=2.0).contains(&ppo.log_sigma),
+            "ppo.log_sigma",
+            &ppo.log_sigma,
+            "a number from -20 to 2",
+        )?;
         check(
             (2..=MANY).contains(&evolution.population),
             "evolution.population",

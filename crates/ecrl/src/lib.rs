@@ -4,7 +4,8 @@
 //! - [`algorithm`]: the table of algorithms.
 //! - [`trainer`]: the training loop.
 //! - [`ranking`], [`variation`]: how the population evolves.
-//! - [`sac`]: the learner; [`replay`]: what it learns from; [`constraint`]: its multipliers.
+//! - [`ppo`]: the learner of PPO and IPO.
+//! - [`sac`]: the learner of all others; [`replay`]: what it learns from; [`constraint`]: its multipliers.
 //! - [`rollout`]: playing episodes on all threads.
 //! - [`checkpoint`]: the whole state of a run, for going on with it.
 //! - [`record`], [`policy`], [`run`], [`tensorboard`]: what a run leaves on disk.
@@ -19,7 +20,9 @@ pub mod config;
 pub mod constraint;
 pub mod evaluate;
 mod evolution;
+mod on_policy;
 pub mod policy;
+pub mod ppo;
 pub mod ranking;
 pub mod record;
 pub mod replay;

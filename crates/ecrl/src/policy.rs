@@ -8,7 +8,7 @@ use nets::{Activation, Mlp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format; raised when an older program would misread a newer file.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Where a policy comes from and how it did when it was tested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct About {
     pub env_steps: u64,
     /// Units of the hidden layers.
     pub hidden: Vec<usize>,
+    /// What follows each of them.
+    #[serde(default)]
+    pub activation: Activation,
     /// The mean return of its last test, if it was tested.
     pub reward: Option<f64>,
     /// The mean J_C of every constraint in that test.
@@ -47,6 +50,7 @@ impl About {
             constraints: constraints.to_vec(),
             env_steps: 0,
             hidden: vec![],
+            activation: Activation::default(),
             reward: None,
             cost: None,
         }
@@ -90,7 +94,7 @@ pub enum PolicyError {
         error: serde_json::Error,
     },
     /// The file is newer than this program.
-    #[error("{path}: policy format {found} by {program}; expected {FORMAT}", path = path.display())]
+    #[error("{path}: policy format {found} by {program}; expected 1 to {FORMAT}", path = path.display())]
     Format {
         /// The file.
         path: PathBuf,
@@ -115,7 +119,11 @@ impl Policy {
     /// The file's content.
     pub fn to_bytes(&self) -> Vec<u8> {
         let sizes = self.actor.sizes();
-        let about = About { hidden: sizes[1..sizes.len() - 1].to_vec(), ..self.about.clone() };
+        let about = About {
+            hidden: sizes[1..sizes.len() - 1].to_vec(),
+            activation: self.actor.activation(),
+            ..self.about.clone()
+        };
         let mut store = Store::new(serde_json::to_string(&about).expect("plain data"));
         store.add_mlp("actor", &self.actor);
         store.to_bytes()
@@ -130,7 +138,8 @@ impl Policy {
         let tensors = Store::from_bytes(&bytes).map_err(store)?;
         let about: About = serde_json::from_str(&tensors.about)
             .map_err(|error| PolicyError::About { path: owned(), error })?;
-        if about.format != FORMAT {
+        // Format 1 did not name the activation, which was always the default.
+        if !(1..=FORMAT).contains(&about.format) {
             let (found, program) = (about.format, about.program);
             return Err(PolicyError::Format { path: owned(), found, program });
         }
@@ -143,7 +152,7 @@ impl Policy {
             // Before memory is taken for what the header claims.
             tensors.get(&format!("actor.{layer}.weight"), &[pair[1], pair[0]]).map_err(store)?;
         }
-        let actor = tensors.mlp("actor", &sizes, Activation::Relu).map_err(store)?;
+        let actor = tensors.mlp("actor", &sizes, about.activation).map_err(store)?;
         Ok(Self { actor, about })
     }
 }

@@ -18,6 +18,7 @@ use crate::algorithm::Learner;
 use crate::config::{Config, ConfigError, Layers};
 use crate::constraint::{feasible, violation};
 use crate::evolution::Evolution;
+use crate::on_policy::OnPolicy;
 use crate::policy::{About, Policy};
 use crate::record::{Census, Figures, Generation, Times};
 use crate::replay::Replay;
@@ -248,6 +249,10 @@ impl Trainer {
         let mut rng = cmdp::rng([config.seed, Stream::Init as u64, 0, 0]);
         let method: Box<dyn Method> = match algorithm.learner {
             Learner::Sac => Box::new(Evolution::new(&config, algorithm, &spec, &mut rng)),
+            Learner::Ppo { barrier } => {
+                let seats = (0..config.ppo.envs).map(|_| make()).collect::<Result<Vec<_>, E>>()?;
+                Box::new(OnPolicy::new(&config, barrier, &spec, seats, &mut rng))
+            }
         };
         Ok(Self {
             arena: Arena {

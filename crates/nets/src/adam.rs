@@ -38,6 +38,11 @@ impl Adam {
         self.v.copy_from_slice(v);
     }
 
+    /// Goes on with another learning rate.
+    pub fn set_learning_rate(&mut self, learning_rate: f64) {
+        self.learning_rate = learning_rate;
+    }
+
     /// One step down the gradient.
     pub fn step(&mut self, params: &mut [f32], gradient: &[f32]) {
         self.each(params, gradient, None);
