@@ -1,9 +1,9 @@
-"""Records what PyTorch computes for the SAC update, for the tests of the ecrl crate.
+"""Records what PyTorch computes for the updates of SAC, PPO and IPO, for the tests of the ecrl crate.
 
     make fixtures      (or: python tools/pytorch_fixtures.py, with torch and numpy installed)
 
-Writes crates/ecrl/tests/fixtures/sac.json: small networks, batches and noise, and the networks
-after 1 and after 10 updates with torch.autograd and torch.optim.Adam.
+Writes sac.json and ppo.json to crates/ecrl/tests/fixtures: small networks, batches and noise, and
+the networks after some updates with torch.autograd and torch.optim.Adam.
 """
 
 import json
@@ -14,16 +14,23 @@ import torch
 
 OBS, ACTION, HIDDEN, BATCH, UPDATES = 4, 2, [16, 12], 10, 10
 GAMMA, TAU, ALPHA, ACTOR_LR, CRITIC_LR = 0.97, 0.01, 0.2, 1e-3, 2e-3
-FILE = pathlib.Path(__file__).parent.parent / "crates/ecrl/tests/fixtures/sac.json"
+FOLDER = pathlib.Path(__file__).parent.parent / "crates/ecrl/tests/fixtures"
 
 
-def network(inputs, outputs):
-    sizes = [inputs, *HIDDEN, outputs]
+def write(name, fixture):
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    file = FOLDER / name
+    file.write_text(json.dumps(fixture, separators=(",", ":")).replace('],"', '],\n"') + "\n")
+    print(f"{file}: {file.stat().st_size} bytes")
+
+
+def network(inputs, outputs, hidden=HIDDEN, activation=torch.nn.ReLU):
+    sizes = [inputs, *hidden, outputs]
     layers = []
     for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
         layers.append(torch.nn.Linear(a, b))
         if i + 2 < len(sizes):
-            layers.append(torch.nn.ReLU())
+            layers.append(activation())
     return torch.nn.Sequential(*layers)
 
 
@@ -41,9 +48,8 @@ def draw(actor, obs, noise):
     return torch.tanh(u), log_prob.sum(1)
 
 
-def main():
+def sac():
     torch.manual_seed(0)
-    torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     actor = network(OBS, 2 * ACTION)
     critics = [network(OBS + ACTION, 1) for _ in range(2)]
@@ -103,9 +109,96 @@ def main():
         "losses": losses,
         "after": after,
     }
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps(fixture, separators=(",", ":")).replace('],"', '],\n"') + "\n")
-    print(f"{FILE}: {FILE.stat().st_size} bytes, losses {losses[0]} ... {losses[-1]}")
+    write("sac.json", fixture)
+
+
+PPO_CASES = {
+    "ppo": {"constraints": 0},
+    "everything": {"constraints": 0, "value_clip": True, "entropy_coef": 0.02, "normalise_advantages": False},
+    "barrier": {"constraints": 2, "limits": [[0.3, 0.5, 1.0], [20.0, 60.0, 40.0]]},
+    "recovery": {"constraints": 2, "limits": [[0.7, 0.5, 1.0], [20.0, 60.0, 40.0]]},
+}
+
+
+def ppo_case(case):
+    """Three updates on one minibatch. A limit is [J, threshold, length]."""
+    hidden, rows, lr, clip, value_coef, max_norm, t = [8, 6], 12, 3e-3, 0.2, 0.25, 0.5, 50.0
+    torch.manual_seed(1)
+    rng = np.random.default_rng(1)
+    signals = 1 + case["constraints"]
+    policy = network(OBS, ACTION, hidden, torch.nn.Tanh)
+    critics = [network(OBS, 1, hidden, torch.nn.Tanh) for _ in range(signals)]
+    log_sigma = torch.nn.Parameter(torch.tensor([-0.5, -0.2]))
+    batch = {
+        "obs": rng.normal(1, 2, (rows, OBS)),
+        "draws": rng.normal(0, 0.7, (rows, ACTION)),
+        "advantages": rng.normal(0.3, 1, (signals, rows)),
+        "returns": rng.normal(0, 1, (signals, rows)),
+        "values": rng.normal(0, 0.3, (signals, rows)),
+    }
+    mean, variance = np.array([1.0, 0.5, 0.0, -0.5]), np.array([4.0, 2.25, 1.0, 0.25])
+    tensors = {k: torch.tensor(v, dtype=torch.float32) for k, v in batch.items()}
+    x = ((tensors["obs"].double() - torch.tensor(mean)) / torch.tensor(variance).sqrt()).float()
+
+    def log_prob():
+        return torch.distributions.Normal(policy(x), log_sigma.exp()).log_prob(tensors["draws"]).sum(1)
+
+    old = (log_prob() + torch.tensor(rng.normal(0, 0.2, rows), dtype=torch.float32)).detach()
+    start = {"policy": flat(policy), "log_sigma": log_sigma.tolist(), "critics": [flat(c) for c in critics]}
+    parameters = [*policy.parameters(), log_sigma, *(p for c in critics for p in c.parameters())]
+    optimiser = torch.optim.Adam(parameters, lr)
+    advantage = tensors["advantages"][0]
+    if case.get("normalise_advantages", True):
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    losses = []
+    for _ in range(3):
+        new = log_prob()
+        ratio = (new - old).exp()
+        held = ratio.clamp(1 - clip, 1 + clip)
+        costs = tensors["advantages"][1:]
+        left = [e - j - length * ((ratio - 1) * a).mean() for (j, e, length), a in zip(case.get("limits", []), costs)]
+        recovery = any(l.item() <= 0 for l in left)
+        if recovery:
+            loss = sum(torch.max(ratio * a, held * a).mean() for l, a in zip(left, costs) if l.item() <= 0)
+        else:
+            loss = -torch.min(ratio * advantage, held * advantage).mean() - sum(torch.log(l) / t for l in left)
+        entropy = torch.distributions.Normal(0, log_sigma.exp()).entropy().sum()
+        loss = loss - case.get("entropy_coef", 0.0) * entropy
+        value_loss = 0.0
+        for net, before, target in zip(critics, tensors["values"], tensors["returns"]):
+            value = net(x).squeeze(1)
+            error = (value - target) ** 2
+            if case.get("value_clip"):
+                error = torch.max(error, (before + (value - before).clamp(-clip, clip) - target) ** 2)
+            value_loss = value_loss + value_coef * error.mean()
+        optimiser.zero_grad()
+        (loss + value_loss).backward()
+        torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+        optimiser.step()
+        losses.append({"actor": loss.item(), "critic": value_loss.item(), "entropy": entropy.item(), "recovery": recovery})
+    return {
+        "case": case,
+        "config": {"clip": clip, "value_coef": value_coef, "max_grad_norm": max_norm, "barrier": t, "lr": lr},
+        "layers": hidden,
+        "mean": mean.tolist(),
+        "variance": variance.tolist(),
+        "batch": {k: v.astype(np.float32).tolist() for k, v in batch.items()},
+        "log_prob": old.tolist(),
+        "start": start,
+        "losses": losses,
+        "after": {"policy": flat(policy), "log_sigma": log_sigma.tolist(), "critics": [flat(c) for c in critics]},
+    }
+
+
+def ppo():
+    cases = {name: ppo_case(case) for name, case in PPO_CASES.items()}
+    write("ppo.json", {"torch": torch.__version__, "cases": cases})
+
+
+def main():
+    torch.set_num_threads(1)
+    sac()
+    ppo()
 
 
 if __name__ == "__main__":

@@ -719,3 +719,274 @@ fn through(trained: &mut Trained, moments: &Moments, obs: &[f32]) -> Vec<f32> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn floats(value: &Value) -> Vec<f32> {
+        match value {
+            Value::Array(items) => items.iter().flat_map(floats).collect(),
+            other => vec![other.as_f64().unwrap() as f32],
+        }
+    }
+
+    fn rows_of(value: &Value) -> Vec<Vec<f32>> {
+        value.as_array().unwrap().iter().map(floats).collect()
+    }
+
+    /// The learner of a case of the fixture before its first update.
+    fn learner(fixture: &Value) -> Ppo {
+        let case = &fixture["case"];
+        let number = |name: &str| fixture["config"][name].as_f64().unwrap();
+        let config = PpoConfig {
+            layers: floats(&fixture["layers"]).iter().map(|&x| x as usize).collect(),
+            clip: number("clip"),
+            value_coef: number("value_coef"),
+            max_grad_norm: number("max_grad_norm"),
+            barrier: number("barrier"),
+            lr: number("lr"),
+            value_clip: case["value_clip"].as_bool().unwrap_or(false),
+            entropy_coef: case["entropy_coef"].as_f64().unwrap_or(0.0),
+            normalise_advantages: case["normalise_advantages"].as_bool().unwrap_or(true),
+            ..PpoConfig::default()
+        };
+        let limits: Vec<Limit> = case["limits"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|limit| {
+                let [value, threshold, length] = [0, 1, 2].map(|i| limit[i].as_f64().unwrap());
+                Limit { value, threshold, length }
+            })
+            .collect();
+        let constraints: Vec<Constraint> = limits
+            .iter()
+            .map(|limit| Constraint {
+                name: "c".into(),
+                aggregate: if limit.length == 1.0 { Aggregate::Mean } else { Aggregate::Sum },
+                threshold: limit.threshold,
+            })
+            .collect();
+        let mut ppo = Ppo::new(config, 4, 2, &constraints, &mut cmdp::rng([0; 4]));
+        let start = &fixture["start"];
+        ppo.policy.net.params_mut().copy_from_slice(&floats(&start["policy"]));
+        ppo.log_sigma = floats(&start["log_sigma"]);
+        for (critic, params) in ppo.critics.iter_mut().zip(rows_of(&start["critics"])) {
+            critic.net.params_mut().copy_from_slice(&params);
+        }
+        let doubles =
+            |name: &str| fixture[name].as_array().unwrap().iter().map(|x| x.as_f64().unwrap());
+        ppo.observations.mean = doubles("mean").collect();
+        ppo.observations.variance = doubles("variance").collect();
+        ppo.limits = (!limits.is_empty()).then_some(limits);
+        let batch = &fixture["batch"];
+        ppo.batch = Batch {
+            obs: floats(&batch["obs"]),
+            draws: floats(&batch["draws"]),
+            log_prob: floats(&fixture["log_prob"]),
+            values: rows_of(&batch["values"]),
+            advantages: rows_of(&batch["advantages"]),
+            returns: rows_of(&batch["returns"]),
+            ..Batch::default()
+        };
+        ppo
+    }
+
+    fn cases() -> Vec<(String, Value)> {
+        let fixture: Value =
+            serde_json::from_str(include_str!("../tests/fixtures/ppo.json")).unwrap();
+        fixture["cases"].as_object().unwrap().clone().into_iter().collect()
+    }
+
+    #[test]
+    fn updates_agree_with_pytorch() {
+        let cases = cases();
+        assert_eq!(cases.len(), 4);
+        for (name, fixture) in cases {
+            let mut ppo = learner(&fixture);
+            let rows: Vec<usize> = (0..12).collect();
+            for expected in fixture["losses"].as_array().unwrap() {
+                let figures = ppo.update(&rows, ppo.config.lr);
+                for (ours, theirs) in [
+                    (figures.actor, &expected["actor"]),
+                    (figures.critic, &expected["critic"]),
+                    (figures.entropy, &expected["entropy"]),
+                ] {
+                    let theirs = theirs.as_f64().unwrap();
+                    assert!((ours - theirs).abs() <= 1e-5 * theirs.abs().max(0.1), "{name} {ours}");
+                }
+                assert_eq!(figures.recovery == 1.0, expected["recovery"].as_bool().unwrap());
+            }
+            let after = &fixture["after"];
+            let critics = ppo.critics.iter().zip(rows_of(&after["critics"]));
+            let mut pairs = vec![
+                (ppo.policy.net.params().to_vec(), floats(&after["policy"])),
+                (ppo.log_sigma.clone(), floats(&after["log_sigma"])),
+            ];
+            pairs.extend(critics.map(|(critic, params)| (critic.net.params().to_vec(), params)));
+            for (ours, theirs) in pairs {
+                assert_eq!(ours.len(), theirs.len());
+                for (a, b) in ours.iter().zip(&theirs) {
+                    assert!((a - b).abs() <= 1e-5 * b.abs().max(0.1), "{name}: {a} {b}");
+                }
+            }
+        }
+    }
+
+    /// The policy's loss in f64, by the formulas at the top.
+    fn reference(ppo: &Ppo, sample: &Sample, means: &[f64], log_sigma: &[f64]) -> f64 {
+        let n = log_sigma.len();
+        let count = sample.log_prob.len() as f64;
+        let ratio = |row: usize| -> f64 {
+            let log: f64 = (0..n)
+                .map(|j| {
+                    let z = (f64::from(sample.draws[row * n + j]) - means[row * n + j])
+                        / log_sigma[j].exp();
+                    -0.5 * z * z - log_sigma[j] - LOG_SQRT_2PI
+                })
+                .sum();
+            (log - f64::from(sample.log_prob[row])).exp()
+        };
+        let ratios: Vec<f64> = (0..sample.log_prob.len()).map(ratio).collect();
+        let clipped = |r: f64| r.clamp(1.0 - ppo.config.clip, 1.0 + ppo.config.clip);
+        let limits = ppo.limits.clone().unwrap_or_default();
+        let left: Vec<f64> = limits
+            .iter()
+            .zip(&sample.costs)
+            .map(|(limit, costs)| {
+                let change = ratios.iter().zip(costs).map(|(r, a)| (r - 1.0) * f64::from(*a));
+                limit.threshold - limit.value - limit.length * change.sum::<f64>() / count
+            })
+            .collect();
+        if left.iter().any(|&left| left <= 0.0) {
+            let broken = left.iter().zip(&sample.costs).filter(|(left, _)| **left <= 0.0);
+            let each = broken.flat_map(|(_, costs)| costs.iter().zip(&ratios));
+            return each
+                .map(|(a, r)| (r * f64::from(*a)).max(clipped(*r) * f64::from(*a)) / count)
+                .sum();
+        }
+        let each = ratios.iter().zip(&sample.advantage);
+        let surrogate: f64 =
+            each.map(|(r, a)| (r * f64::from(*a)).min(clipped(*r) * f64::from(*a)) / count).sum();
+        let barrier: f64 = left.iter().map(|left| left.ln() / ppo.config.barrier).sum();
+        let entropy: f64 = log_sigma.iter().map(|s| s + 0.5 + LOG_SQRT_2PI).sum();
+        -surrogate - barrier - ppo.config.entropy_coef * entropy
+    }
+
+    #[test]
+    fn the_policys_gradient_agrees_with_finite_differences() {
+        for (name, fixture) in cases() {
+            let mut ppo = learner(&fixture);
+            let rows: Vec<usize> = (0..12).collect();
+            let sample = Sample::new(&ppo.batch, &rows, 2, &ppo.config);
+            let means = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
+            let mut d_means = vec![0.0; means.len()];
+            let limits = ppo.limits.as_deref();
+            let (figures, d_log_sigma) =
+                sample.losses(&means, &ppo.log_sigma, &ppo.config, limits, &mut d_means);
+            let doubles =
+                |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
+            let (means, log_sigma) = (doubles(&means), doubles(&ppo.log_sigma));
+            let loss = reference(&ppo, &sample, &means, &log_sigma);
+            assert!((figures.actor - loss).abs() < 1e-5 * loss.abs().max(0.1), "{name}");
+            let ours = d_means.iter().chain(&d_log_sigma).copied();
+            let largest = d_means.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+            assert!(largest > 1e-3, "{name}: nothing to compare");
+            for (i, ours) in ours.enumerate() {
+                let at = |h: f64| {
+                    let (mut means, mut log_sigma) = (means.clone(), log_sigma.clone());
+                    match i.checked_sub(means.len()) {
+                        None => means[i] += h,
+                        Some(j) => log_sigma[j] += h,
+                    }
+                    reference(&ppo, &sample, &means, &log_sigma)
+                };
+                let expected = (at(1e-6) - at(-1e-6)) / 2e-6;
+                let error = (f64::from(ours) - expected).abs();
+                let bound = 1e-4 * expected.abs().max(0.01 * f64::from(largest));
+                assert!(error <= bound, "{name}[{i}]: {ours} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn advantages_worked_by_hand() {
+        // Two steps, terminated; two steps, truncated; one step, cut off by the end of the rows.
+        let signal = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let values = [10.0, 20.0, 30.0, 40.0, 50.0];
+        let next = [20.0, 7.0, 40.0, 8.0, 9.0];
+        let terminated = [0.0, 1.0, 0.0, 0.0, 0.0];
+        let last = [0.0, 1.0, 0.0, 1.0, 1.0];
+        let found = advantages(&signal, [&values, &next], [&terminated, &last], [0.5, 0.5]);
+        // δ: 1+10-10, 2-20, 3+20-30, 4+4-40, 5+4.5-50; then A_t = δ_t + A_{t+1}/4 within an episode.
+        assert_eq!(found, [1.0 - 4.5, -18.0, -7.0 - 8.0, -32.0, -40.5]);
+    }
+
+    #[test]
+    fn the_clipped_objective_and_the_barrier_by_hand() {
+        let config = PpoConfig { clip: 0.2, barrier: 50.0, ..PpoConfig::default() };
+        // σ = 1, μ = 0, u = 0: log π = -log√(2π). The old policy's makes the ratio.
+        let sample = |ratios: &[f32], advantage: &[f32], cost: &[f32]| Sample {
+            draws: vec![0.0; ratios.len()],
+            log_prob: ratios.iter().map(|r| -(LOG_SQRT_2PI as f32) - r.ln()).collect(),
+            advantage: advantage.to_vec(),
+            costs: vec![cost.to_vec()],
+        };
+        let loss = |sample: &Sample, value: f64, length: f64| {
+            let limits = [Limit { value, threshold: 0.5, length }];
+            let mut d_means = vec![0.0; sample.draws.len()];
+            sample
+                .losses(
+                    &vec![0.0; sample.draws.len()],
+                    &[0.0],
+                    &config,
+                    Some(&limits),
+                    &mut d_means,
+                )
+                .0
+        };
+        // min(2·1, 1.2·1) = 1.2; min(-0.5, -0.8) = -0.8; mean 0.2.
+        // Ĵ = 0.3 + 2·mean(1·0.1, -0.5·0.1) = 0.35, so 0.15 is left.
+        let figures = loss(&sample(&[2.0, 0.5], &[1.0, -1.0], &[0.1, 0.1]), 0.3, 2.0);
+        let expected = -0.2 - 0.15f64.ln() / 50.0;
+        assert!((figures.actor - expected).abs() < 1e-6, "{figures:?} {expected}");
+        assert_eq!((figures.clipped, figures.recovery), (1.0, 0.0));
+        // Broken: max(2·0.1, 1.2·0.1) = 0.2; max(0.5·-0.4, 0.8·-0.4) = -0.2; mean 0.
+        let figures = loss(&sample(&[2.0, 0.5], &[1.0, -1.0], &[0.1, -0.4]), 0.6, 1.0);
+        assert!(figures.actor.abs() < 1e-6 && figures.recovery == 1.0, "{figures:?}");
+    }
+
+    #[test]
+    fn moments_of_parts_are_those_of_the_whole() {
+        let rows: Vec<f32> = (0..60).map(|i| ((i * i) as f32 * 0.37).sin() + i as f32).collect();
+        let (mut whole, mut parts) = (Moments::new(3), Moments::new(3));
+        whole.add(&rows);
+        for part in [&rows[..9], &[], &rows[9..30], &rows[30..]] {
+            parts.add(part);
+        }
+        for i in 0..3 {
+            assert!((whole.mean[i] - parts.mean[i]).abs() < 1e-9);
+            assert!((whole.variance[i] - parts.variance[i]).abs() < 1e-9);
+            let column: Vec<f64> = rows.iter().skip(i).step_by(3).map(|&x| x.into()).collect();
+            let mean = column.iter().sum::<f64>() / 20.0;
+            let variance = column.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 20.0;
+            assert!((whole.mean[i] - mean).abs() < 1e-9);
+            assert!((whole.variance[i] - variance).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn the_actor_is_the_policy_with_its_normalisation() {
+        let (_, fixture) = cases().remove(0);
+        let mut ppo = learner(&fixture);
+        let expected = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
+        let (actor, mut scratch) = (ppo.actor(), Vec::new());
+        for (row, expected) in ppo.batch.obs.chunks_exact(4).zip(expected.chunks_exact(2)) {
+            let head = actor.forward_one(row, &mut scratch);
+            assert!(head.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{head:?}");
+            assert_eq!(head[2..], ppo.log_sigma);
+        }
+    }
+}

@@ -23,6 +23,12 @@ fn config(algorithm: &str) -> Config {
             [sac]
             hidden = [16, 16]
             batch = 32
+            [ppo]
+            layers = [8, 8]
+            collect = 600 # environments pause within an episode
+            minibatch = 50
+            epochs = 12
+            recompute_advantages = true
             [replay]
             capacity = 5000 # less than the steps, so that the ring wraps
             [multipliers]

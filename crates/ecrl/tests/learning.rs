@@ -26,6 +26,9 @@ fn config(algorithm: &str) -> Config {
             tau = 0.01
             actor_lr = 1e-3
             critic_lr = 1e-3
+            [ppo]
+            discount = 0.95 # what follows the 60 steps of an episode matters little
+            lr = 1e-3
             [replay]
             capacity = 4000
             [multipliers]
@@ -102,6 +105,27 @@ fn ecrl_keeps_the_constraint_and_erl_earns_more_by_breaking_it() {
     assert_eq!(last.population_feasible, Some(0.0));
 }
 
+#[test]
+fn ipo_keeps_the_constraint_and_ppo_earns_more_by_breaking_it() {
+    let on_policy = |algorithm: &str| Config { steps: 60_000, ..config(algorithm) };
+    let (_, log) = train(on_policy("ppo"), 2);
+    let last = log.last().unwrap();
+    assert!(last.learner_reward.unwrap() > 0.95 * UNCONSTRAINED, "{last:?}");
+    assert!(last.learner_cost.as_ref().unwrap()[0] > 0.2, "{last:?}");
+    assert_eq!(last.recovery, None);
+
+    let (ipo, log) = train(on_policy("ipo"), 2);
+    let last = log.last().unwrap();
+    assert_eq!(last.feasible, Some(true), "{last:?}");
+    // The barrier is about what it draws, noise and all: the mean action stays well within.
+    assert!(ipo.best().unwrap().reward > 0.6 * CONSTRAINED, "{:?}", ipo.best());
+    // It starts beyond the threshold, follows the cost until it is back within, and stays there.
+    assert_eq!(log[0].recovery, Some(1.0), "{:?}", log[0]);
+    for g in &log[2 * log.len() / 3..] {
+        assert!(g.recovery.unwrap() < 0.1 && g.rollout_cost.as_ref().unwrap()[0] < 0.1, "{g:?}");
+    }
+}
+
 /// A run cut short, for tests that do not need to learn.
 fn short(algorithm: &str) -> Config {
     Config { steps: 2000, ..config(algorithm) }
@@ -114,7 +138,7 @@ fn without_time(mut log: Vec<Generation>) -> Vec<Generation> {
 
 #[test]
 fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() {
-    for algorithm in ["ecrl", "rcpo"] {
+    for algorithm in ["ecrl", "rcpo", "ipo"] {
         let (one, one_log) = train(short(algorithm), 1);
         let (three, three_log) = train(short(algorithm), 3);
         assert_eq!(without_time(one_log.clone()), without_time(three_log), "{algorithm}");
