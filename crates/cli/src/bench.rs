@@ -4,7 +4,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use robots::{Bench, TASKS};
+use cmdp::Env;
+use robots::{Bench, Robot, TASKS, Task};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -16,6 +17,8 @@ pub enum BenchCommand {
     Tasks(BenchTasks),
     /// Milliseconds of one gradient update, and the share of the machine's peak it reaches
     Update(BenchUpdate),
+    /// PPO on hopper: steps played a second, milliseconds of one minibatch
+    Ppo(BenchUpdate),
 }
 
 #[derive(Args)]
@@ -51,6 +54,7 @@ pub fn bench(command: BenchCommand, output: &mut impl Write) -> Result<(), Failu
     match command {
         BenchCommand::Tasks(args) => bench_tasks(args, output),
         BenchCommand::Update(args) => bench_update(args, output),
+        BenchCommand::Ppo(args) => bench_ppo(args, output),
     }
 }
 
@@ -118,5 +122,22 @@ fn bench_update(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failur
     writeln!(output, "GEMM peak        {:>8.1} GFLOPS", report.gemm_peak_gflops)?;
     writeln!(output, "achieved of peak {:>8.1} %", 100.0 * report.ratio)?;
     writeln!(output, "one action       {:>8.2} us", report.action_us)?;
+    Ok(())
+}
+
+fn bench_ppo(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failure> {
+    let task = Task::find("hopper")?;
+    let make = || -> Result<Box<dyn Env>, Failure> {
+        Ok(Box::new(Robot::new(task, Task::default_constraints())?))
+    };
+    let report = ecrl::bench::ppo(threads(args.threads), args.rounds as usize, make)?;
+    if args.json {
+        writeln!(output, "{:#}", json!(report))?;
+        return Ok(());
+    }
+    writeln!(output, "threads          {:>8}", report.threads)?;
+    writeln!(output, "playing          {:>8.0} steps/s", report.collect_steps_per_s)?;
+    writeln!(output, "one minibatch    {:>8.3} ms", report.ms_per_minibatch)?;
+    writeln!(output, "all together     {:>8.0} steps/s", report.steps_per_s)?;
     Ok(())
 }

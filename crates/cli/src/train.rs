@@ -493,9 +493,12 @@ impl<'a, W: Write> Progress<'a, W> {
         let policy = if trainer.best().is_some() { "" } else { " --policy final" };
         writeln!(o, "  {program} eval {path}{policy}    how good the policy is")?;
         if config.steps < 1_000_000 && trainer.grad_steps() > 0 {
-            // Updates take the time, and they begin late: count by them.
-            let ratio = config.learner.grad_steps_per_env_step;
-            let hours = duration(1e6 * ratio * total / trainer.grad_steps() as f64);
+            // With a replay buffer, updates take the time, and they begin late: count by them.
+            let done = match trainer.replay() {
+                Some(_) => trainer.grad_steps() as f64 / config.learner.grad_steps_per_env_step,
+                None => trainer.env_steps() as f64,
+            };
+            let hours = duration(1e6 * total / done);
             writeln!(
                 o,
                 "  {program} resume {path} --steps 1e6    on to the paper's length, {hours} in all here"

@@ -701,3 +701,12 @@ fn bench_update_reports_every_figure() {
     }
     assert_eq!(report["precision"], "f32");
 }
+
+#[test]
+fn bench_ppo_reports_every_figure() {
+    let output = ecrl(&["bench", "ppo", "--json", "--threads", "2", "--rounds", "1"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for figure in ["threads", "collect_steps_per_s", "ms_per_minibatch", "steps_per_s"] {
+        assert!(report[figure].as_f64().unwrap() > 0.0, "{report}");
+    }
+}

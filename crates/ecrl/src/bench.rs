@@ -6,13 +6,16 @@
 
 use std::time::Instant;
 
+use cmdp::Env;
 use nets::gaussian;
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
 use serde::Serialize;
 
+use crate::config::{Config, TestConfig};
 use crate::replay::{Replay, Transition};
 use crate::sac::{Sac, SacConfig};
+use crate::trainer::{TrainError, Trainer};
 
 const OBS: usize = 17;
 const ACTIONS: usize = 6;
@@ -71,6 +74,50 @@ pub fn update(threads: usize, rounds: usize) -> Result<UpdateReport, rayon::Thre
         ratio,
         action_us: action_us(&sac, &mut rng),
     })
+}
+
+/// What was measured of PPO; figures are medians over rounds, each of which plays a batch and learns
+/// from it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PpoReport {
+    /// Threads in use.
+    pub threads: usize,
+    /// Environment steps a second while playing.
+    pub collect_steps_per_s: f64,
+    /// Milliseconds of one update on a minibatch.
+    pub ms_per_minibatch: f64,
+    /// Environment steps a second, played and learnt from.
+    pub steps_per_s: f64,
+}
+
+/// Measures PPO with its usual values in the environments that `make` makes.
+pub fn ppo<E: From<TrainError>>(
+    threads: usize,
+    rounds: usize,
+    make: impl FnMut() -> Result<Box<dyn Env>, E>,
+) -> Result<PpoReport, E> {
+    let config = Config {
+        algorithm: "ppo".into(),
+        steps: u64::MAX,
+        test: TestConfig { every: u64::MAX / 2, ..Config::default().test },
+        ..Config::default()
+    };
+    let mut trainer = Trainer::new(config, threads, make)?;
+    trainer.generation(&mut |_| true)?; // caches, and the one test
+    let mut measured = Vec::new();
+    for _ in 0..rounds {
+        let start = Instant::now();
+        let before = (trainer.env_steps(), trainer.grad_steps(), trainer.times().updates);
+        trainer.generation(&mut |_| true)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let steps = (trainer.env_steps() - before.0) as f64;
+        let updates = trainer.times().updates - before.2;
+        let minibatches = (trainer.grad_steps() - before.1) as f64;
+        measured.push([steps / (seconds - updates), 1e3 * updates / minibatches, steps / seconds]);
+    }
+    let [collect_steps_per_s, ms_per_minibatch, steps_per_s] =
+        std::array::from_fn(|i| cmdp::median(measured.iter().map(|round| round[i])));
+    Ok(PpoReport { threads, collect_steps_per_s, ms_per_minibatch, steps_per_s })
 }
 
 /// Floating-point operations of the matrix products of one update, as the formulas state them.
