@@ -121,6 +121,13 @@ fn bench_update(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failur
     writeln!(output, "achieved         {:>8.1} GFLOPS", report.gflops)?;
     writeln!(output, "GEMM peak        {:>8.1} GFLOPS", report.gemm_peak_gflops)?;
     writeln!(output, "achieved of peak {:>8.1} %", 100.0 * report.ratio)?;
+    if report.threads > 1 {
+        writeln!(
+            output,
+            "over one thread  {:>8.2} x  (plain products: {:.2} x)",
+            report.speedup, report.gemm_peak_speedup
+        )?;
+    }
     writeln!(output, "one action       {:>8.2} us", report.action_us)?;
     Ok(())
 }

@@ -37,33 +37,44 @@ pub struct UpdateReport {
     pub gemm_peak_gflops: f64,
     /// Achieved over peak.
     pub ratio: f64,
+    /// How much faster an update is than on one thread, measured in the same rounds.
+    pub speedup: f64,
+    /// How much faster the plain products are: what this machine's cores give each other room for.
+    pub gemm_peak_speedup: f64,
     /// Microseconds to draw one action for one observation.
     pub action_us: f64,
 }
 
 /// Measures updates on `threads` threads.
 pub fn update(threads: usize, rounds: usize) -> Result<UpdateReport, rayon::ThreadPoolBuildError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let (all, one) = (pool(threads)?, pool(1)?);
     let mut rng = cmdp::rng([0; 4]);
     let config = SacConfig::default();
     let mut sac = Sac::new(config.clone(), OBS, ACTIONS, &mut rng);
     let replay = filled_replay(&mut rng);
     let flops = flops_per_update(&config, OBS, ACTIONS);
     let mut rngs = [cmdp::rng([1, 0, 0, 0]), cmdp::rng([1, 0, 0, 1])];
-    let mut updates = |count: usize| {
+    let mut updates = |pool: &rayon::ThreadPool| {
+        const REPEATS: usize = 10;
         let start = Instant::now();
-        pool.install(|| (0..count).for_each(|_| _ = sac.update(&replay, &mut rngs)));
-        start.elapsed().as_secs_f64() / count as f64
+        pool.install(|| (0..REPEATS).for_each(|_| _ = sac.update(&replay, &mut rngs)));
+        start.elapsed().as_secs_f64() / REPEATS as f64
     };
-    updates(10); // buffers and caches
-    let rounds: Vec<[f64; 3]> = (0..rounds)
+    updates(&all); // buffers and caches
+    updates(&one);
+    let rounds: Vec<[f64; 5]> = (0..rounds)
         .map(|_| {
-            let (before, seconds) = (gemm_peak(&pool, threads), updates(10));
-            let peak = (before + gemm_peak(&pool, threads)) / 2.0;
-            [seconds, peak, flops / seconds / peak]
+            let (before, seconds) = (gemm_peak(&all), updates(&all));
+            let peak = (before + gemm_peak(&all)) / 2.0;
+            let (single, single_peak) = match threads {
+                1 => (seconds, peak),
+                _ => (updates(&one), gemm_peak(&one)),
+            };
+            [seconds, peak, flops / seconds / peak, single / seconds, peak / single_peak]
         })
         .collect();
-    let [seconds, peak, ratio] =
+    let [seconds, peak, ratio, speedup, gemm_peak_speedup] =
         std::array::from_fn(|i| cmdp::median(rounds.iter().map(|round| round[i])));
     Ok(UpdateReport {
         threads,
@@ -72,6 +83,8 @@ pub fn update(threads: usize, rounds: usize) -> Result<UpdateReport, rayon::Thre
         gflops: flops / seconds / 1e9,
         gemm_peak_gflops: peak / 1e9,
         ratio,
+        speedup,
+        gemm_peak_speedup,
         action_us: action_us(&sac, &mut rng),
     })
 }
@@ -151,7 +164,7 @@ fn filled_replay(rng: &mut cmdp::Rng) -> Replay {
 
 /// Operations a second of plain products, as many on each thread. By the crate `gemm`, which does
 /// as well as MKL: a measure that nobody here wrote.
-fn gemm_peak(pool: &rayon::ThreadPool, threads: usize) -> f64 {
+fn gemm_peak(pool: &rayon::ThreadPool) -> f64 {
     const REPEATS: usize = 20;
     let (m, n, k) = (512, 256, 256);
     let (a, b) = (vec![0.5f32; m * k], vec![0.25f32; n * k]);
@@ -191,7 +204,7 @@ fn gemm_peak(pool: &rayon::ThreadPool, threads: usize) -> f64 {
     products(1);
     let start = Instant::now();
     products(REPEATS);
-    (threads * REPEATS * 2 * m * n * k) as f64 / start.elapsed().as_secs_f64()
+    (pool.current_num_threads() * REPEATS * 2 * m * n * k) as f64 / start.elapsed().as_secs_f64()
 }
 
 fn action_us(sac: &Sac, rng: &mut cmdp::Rng) -> f64 {
