@@ -5,6 +5,7 @@ use std::io;
 use cmdp::ConstraintError;
 use ecrl::checkpoint::CheckpointError;
 use ecrl::config::ConfigError;
+use ecrl::grid::GridError;
 use ecrl::policy::PolicyError;
 use ecrl::run::RunError;
 use ecrl::trainer::TrainError;
@@ -47,6 +48,12 @@ impl Failure {
 
 impl From<UnknownTask> for Failure {
     fn from(error: UnknownTask) -> Self {
+        Self::input(error)
+    }
+}
+
+impl From<GridError> for Failure {
+    fn from(error: GridError) -> Self {
         Self::input(error)
     }
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod eval;
 mod failure;
+mod paper;
 mod tasks;
 mod train;
 
@@ -53,6 +54,10 @@ enum Command {
         /// The JSON file
         file: PathBuf,
     },
+    /// Run an experiment: the paper's figures, or any grid of tasks, algorithms and seeds
+    ///
+    /// Every run goes to a folder of its own. Started again, it goes on with what is unfinished.
+    Paper(paper::PaperArgs),
     /// Measure the speed of this machine
     Bench {
         #[command(subcommand)]
@@ -88,6 +93,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Tasks { json } => tasks::tasks(json, &mut output)?,
         Command::Algorithms => tasks::algorithms(&mut output)?,
         Command::Replay { task, file } => tasks::replay(&task, file, &mut output)?,
+        Command::Paper(args) => paper::paper(args, &mut output)?,
         Command::Bench { what } => bench::bench(what, &mut output)?,
     }
     Ok(output.flush()?)

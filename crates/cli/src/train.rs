@@ -302,7 +302,7 @@ fn config(args: &TrainArgs) -> Result<Config, Failure> {
 }
 
 /// A number of steps: 200000, 50k, 1e6, 1.5M.
-fn count(text: &str) -> Result<i64, Failure> {
+pub fn count(text: &str) -> Result<i64, Failure> {
     let lower = text.to_lowercase();
     let (number, unit) = match (lower.strip_suffix('k'), lower.strip_suffix('m')) {
         (Some(number), _) => (number, 1e3),
@@ -320,13 +320,13 @@ fn count(text: &str) -> Result<i64, Failure> {
 }
 
 /// Ctrl-C and SIGTERM: the first asks the run to end well, the second ends it.
-struct Stop {
+pub struct Stop {
     asked: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
 impl Stop {
-    fn install() -> Result<Self, Failure> {
+    pub fn install() -> Result<Self, Failure> {
         let stop = Self { asked: Arc::default(), signal: Arc::default() };
         for signal in [SIGINT, SIGTERM] {
             let register = || -> io::Result<()> {
@@ -342,11 +342,11 @@ impl Stop {
         Ok(stop)
     }
 
-    fn asked(&self) -> bool {
+    pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    fn signal(&self) -> Option<i32> {
+    pub fn signal(&self) -> Option<i32> {
         Some(self.signal.load(Ordering::Relaxed) as i32).filter(|&signal| signal != 0)
     }
 }
@@ -529,7 +529,7 @@ fn multipliers(lambda: &[f64], constraints: &[Constraint]) -> String {
     }
 }
 
-fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     let s = if seconds.is_finite() { seconds.round() as u64 } else { 0 };
     match (s / 3600, s / 60 % 60, s % 60) {
         (0, 0, s) => format!("{s}s"),

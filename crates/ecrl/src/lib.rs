@@ -9,6 +9,7 @@
 //! - [`rollout`]: playing episodes on all threads.
 //! - [`checkpoint`]: the whole state of a run, for going on with it.
 //! - [`record`], [`policy`], [`run`], [`tensorboard`]: what a run leaves on disk.
+//! - [`grid`]: experiments of many runs.
 //! - [`bench`]: how fast it learns.
 //!
 //! The algorithms know only [`cmdp::Env`]; any task will do.
@@ -20,6 +21,7 @@ pub mod config;
 pub mod constraint;
 pub mod evaluate;
 mod evolution;
+pub mod grid;
 mod on_policy;
 pub mod policy;
 pub mod ppo;

@@ -16,7 +16,7 @@
 //! flushed to disk and renamed.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use cmdp::Constraint;
@@ -34,6 +34,8 @@ const EVENTS: &str = "events.out.tfevents.";
 const LOCK: &str = "run.lock";
 /// The learner's policy at the end.
 pub const POLICY: &str = "policy.safetensors";
+/// Why an experiment's run failed, while it has not been tried again.
+pub const FAILURE: &str = "failure.txt";
 /// The best policy in tests: the most reward of those that kept every constraint, or while there is
 /// none, the least violation.
 pub const BEST: &str = "best.safetensors";
@@ -88,6 +90,16 @@ pub enum RunError {
         found: u64,
         /// The length it had.
         expected: u64,
+    },
+    /// A line of the metrics is none.
+    #[error("{path}, line {line}: {error}", path = path.display())]
+    Metrics {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+        /// What is wrong.
+        error: serde_json::Error,
     },
     /// The run's configuration cannot be read.
     #[error("{path}: cannot read it: {error}", path = path.display())]
@@ -265,6 +277,45 @@ impl RunDir {
         }
         scalars
     }
+}
+
+/// The generations that a run has recorded; a line that is not whole yet is left out.
+pub fn read_metrics(run: &Path) -> Result<Vec<Generation>, RunError> {
+    let path = run.join(METRICS);
+    let text =
+        fs::read_to_string(&path).map_err(|error| RunError::Io { path: path.clone(), error })?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let parse = |(i, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|error| RunError::Metrics {
+            path: path.clone(),
+            line: i + 1,
+            error,
+        })
+    };
+    whole.lines().enumerate().map(parse).collect()
+}
+
+/// Environment steps that a run has recorded, and whether it is finished.
+pub fn progress(run: &Path, steps: u64) -> (u64, bool) {
+    // The last line alone: this is asked often.
+    let last = || -> io::Result<u64> {
+        let mut file = File::open(run.join(METRICS))?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(1 << 16)))?;
+        let mut tail = Vec::new();
+        file.read_to_end(&mut tail)?;
+        let line = tail.split(|&b| b == b'\n').rev().find(|line| !line.is_empty());
+        let line: serde_json::Value = serde_json::from_slice(line.unwrap_or_default())?;
+        Ok(line["env_steps"].as_u64().unwrap_or(0))
+    };
+    let modified = |name: &str| run.join(name).metadata().and_then(|m| m.modified());
+    let taken = last().unwrap_or(0);
+    // The policy comes last; one that is older is of a pause.
+    let saved = match (modified(POLICY), modified(METRICS)) {
+        (Ok(policy), Ok(metrics)) => policy >= metrics,
+        _ => false,
+    };
+    (taken, taken >= steps && saved)
 }
 
 /// The configuration of a run.
