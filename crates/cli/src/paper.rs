@@ -156,6 +156,14 @@ struct Running {
     steps: u64,
 }
 
+impl Running {
+    /// Asks it to store what it has and end.
+    fn stop(&self) {
+        // SAFETY: the process is our child and has not been waited for, so the number is its own.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+    }
+}
+
 struct Experiment {
     jobs: Vec<Job>,
     states: Vec<State>,
@@ -189,9 +197,12 @@ impl Experiment {
         output.flush()?;
         let mut screen = Screen { live: io::stdout().is_terminal(), lines: 0 };
         let mut drawn = None::<Instant>;
+        let mut told = false;
         loop {
             if !stop.asked() {
                 self.start_some(&screen, output)?;
+            } else if !std::mem::replace(&mut told, true) {
+                self.running.iter().for_each(|running| running.stop());
             }
             self.collect(stop, &screen, output)?;
             if self.running.is_empty() && (stop.asked() || !self.states.contains(&State::Waiting)) {
@@ -264,6 +275,8 @@ impl Experiment {
         let log = File::options().create(true).append(true).open(log).map_err(text)?;
         command.args(["--threads", &self.share.to_string()]);
         command.stdin(Stdio::null()).stderr(log.try_clone().map_err(text)?).stdout(log);
+        // Out of reach of the terminal's Ctrl-C: a run that is asked twice to stop does so at once.
+        command.process_group(0);
         let parent = std::process::id();
         // SAFETY: between fork and exec, only two system calls that may be made there.
         unsafe {

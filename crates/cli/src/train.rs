@@ -13,7 +13,7 @@ use ecrl::checkpoint::Checkpoints;
 use ecrl::config::{Config, Layers};
 use ecrl::constraint::feasible;
 use ecrl::record::Generation;
-use ecrl::run::{self, Lock, RunDir};
+use ecrl::run::{self, Lock, Origin, RunDir};
 use ecrl::trainer::Trainer;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use robots::{COSTS, Robot, Task};
@@ -97,6 +97,7 @@ pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
     let stop = Stop::install()?;
     let trainer = trainer(config, task, &constraints, &args.drive)?;
     let run = RunDir::create(&out, trainer.config(), trainer.constraints(), args.force)?;
+    run.note_origin(&Origin::here(threads(args.drive.threads)))?;
     let checkpoints = Checkpoints::new(&out);
     let progress = Progress::new(&trainer, args.drive.quiet, output);
     Drive { trainer, run, checkpoints, every, stop, progress, last: Instant::now() }.run_on()
@@ -120,6 +121,7 @@ pub fn resume(args: ResumeArgs, output: &mut impl Write) -> Result<(), Failure> 
     let restored = restored.unwrap_or_default();
     let run = RunDir::resume(path, trainer.constraints(), &restored.logs, lock)?;
     run.save_config(trainer.config())?;
+    run.note_origin(&Origin::here(threads(args.drive.threads)))?;
     if let Some(best) = trainer.best() {
         run.save_policy(run::BEST, &best.policy)?;
     }

@@ -6,6 +6,7 @@
 //! population.jsonl     the population of each generation, where there is one
 //! events.out.tfevents* the same for TensorBoard
 //! checkpoint/          the whole state, for going on with the run
+//! origin.jsonl         each start and resume: the command, the program, the machine
 //! run.lock             held by the process that writes here
 //! policy.safetensors   the learner's policy at the end
 //! best.safetensors     the best policy in tests: the most reward of those that kept every constraint,
@@ -20,6 +21,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use cmdp::Constraint;
+use serde::{Deserialize, Serialize};
 
 use crate::checkpoint;
 use crate::config::{Config, ConfigError, Layers};
@@ -32,6 +34,7 @@ const METRICS: &str = "metrics.jsonl";
 const POPULATION: &str = "population.jsonl";
 const EVENTS: &str = "events.out.tfevents.";
 const LOCK: &str = "run.lock";
+const ORIGIN: &str = "origin.jsonl";
 /// The learner's policy at the end.
 pub const POLICY: &str = "policy.safetensors";
 /// Why an experiment's run failed, while it has not been tried again.
@@ -186,6 +189,14 @@ impl RunDir {
         })
     }
 
+    /// Takes note of what the run, or its next part, is made with.
+    pub fn note_origin(&self, origin: &Origin) -> Result<(), RunError> {
+        let path = self.path.join(ORIGIN);
+        let file = File::options().create(true).append(true).open(&path);
+        file.and_then(|mut file| append(&mut file, origin))
+            .map_err(|error| RunError::Io { path, error })
+    }
+
     /// Stores the configuration.
     pub fn save_config(&self, config: &Config) -> Result<(), RunError> {
         self.write(CONFIG, config.to_toml().as_bytes())
@@ -279,6 +290,39 @@ impl RunDir {
     }
 }
 
+/// What a run was made with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// What was typed.
+    pub command: String,
+    /// The program and its version.
+    pub program: String,
+    /// The processor.
+    pub cpu: String,
+    /// Threads in use.
+    pub threads: usize,
+}
+
+impl Origin {
+    /// Of this process.
+    pub fn here(threads: usize) -> Self {
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        Self {
+            command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+            program: concat!("ecrl ", env!("CARGO_PKG_VERSION")).into(),
+            cpu: model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.into()),
+            threads,
+        }
+    }
+}
+
+/// Each start and resume of a run; none where that was not noted.
+pub fn read_origins(run: &Path) -> Vec<Origin> {
+    let text = fs::read_to_string(run.join(ORIGIN)).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
 /// The generations that a run has recorded; a line that is not whole yet is left out.
 pub fn read_metrics(run: &Path) -> Result<Vec<Generation>, RunError> {
     let path = run.join(METRICS);
@@ -337,7 +381,7 @@ fn own_files(path: &Path) -> io::Result<Vec<PathBuf>> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let ours = [CONFIG, METRICS, POPULATION, POLICY, BEST].contains(&&*name);
+        let ours = [CONFIG, METRICS, POPULATION, POLICY, BEST, ORIGIN, FAILURE].contains(&&*name);
         if ours || name.starts_with(EVENTS) {
             found.push(entry.path());
         }
