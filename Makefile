@@ -21,9 +21,10 @@ setup:
 # Makes the fixtures of the parity tests anew, from the real Gymnasium and PyTorch.
 fixtures:
 	cd '$(root)' && python3 -m venv target/python
-	cd '$(root)' && target/python/bin/pip install --quiet 'gymnasium[mujoco]==1.4.0' mujoco==3.17.0 numpy==2.4.6 torch==2.15.0
+	cd '$(root)' && target/python/bin/pip install --quiet 'gymnasium[mujoco]==1.4.0' mujoco==3.17.0 numpy==2.4.6 torch==2.15.0 rliable==1.2.0 'pandas<3'
 	cd '$(root)' && target/python/bin/python tools/gymnasium_fixtures.py
 	cd '$(root)' && target/python/bin/python tools/pytorch_fixtures.py
+	cd '$(root)' && target/python/bin/python tools/rliable_fixtures.py
 
 # Feeds everything that is read from disk or the command line with garbage, five minutes each.
 fuzz: setup

@@ -9,6 +9,7 @@ use ecrl::grid::GridError;
 use ecrl::policy::PolicyError;
 use ecrl::run::RunError;
 use ecrl::trainer::TrainError;
+use report::ReportError;
 use robots::{RobotError, UnknownTask};
 
 /// Why the command failed.
@@ -49,6 +50,17 @@ impl Failure {
 impl From<UnknownTask> for Failure {
     fn from(error: UnknownTask) -> Self {
         Self::input(error)
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::NoFolder(_) | ReportError::NoRuns(_) => Self::input(error),
+            ReportError::Constraint(error) => error.into(),
+            ReportError::Run(error) => error.into(),
+            ReportError::Io { .. } | ReportError::Figure(_) => Self::run(error),
+        }
     }
 }
 

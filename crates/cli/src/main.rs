@@ -4,6 +4,7 @@ mod bench;
 mod eval;
 mod failure;
 mod paper;
+mod report;
 mod tasks;
 mod train;
 
@@ -58,6 +59,8 @@ enum Command {
     ///
     /// Every run goes to a folder of its own. Started again, it goes on with what is unfinished.
     Paper(paper::PaperArgs),
+    /// Make curves, a table and statistics of runs: one page, and files for a paper
+    Report(report::ReportArgs),
     /// Measure the speed of this machine
     Bench {
         #[command(subcommand)]
@@ -94,6 +97,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Algorithms => tasks::algorithms(&mut output)?,
         Command::Replay { task, file } => tasks::replay(&task, file, &mut output)?,
         Command::Paper(args) => paper::paper(args, &mut output)?,
+        Command::Report(args) => report::report(args, &mut output)?,
         Command::Bench { what } => bench::bench(what, &mut output)?,
     }
     Ok(output.flush()?)

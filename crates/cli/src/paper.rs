@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use ecrl::config::Config;
 use ecrl::grid::{Figure, Grid, Job, Seeds, Variant};
-use ecrl::run::{self, Lock};
+use ecrl::run;
 use robots::{TASKS, Task};
 
 use crate::failure::Failure;
@@ -235,9 +235,7 @@ impl Experiment {
             }
             let path = self.out.join(&self.jobs[job].name);
             // Somebody else may be at it: another shard, or what is left of an earlier call.
-            if path.is_dir()
-                && Lock::take(&path).is_err_and(|e| matches!(e, run::RunError::Locked { .. }))
-            {
+            if run::in_use(&path) {
                 continue;
             }
             let before = run::progress(&path, self.jobs[job].config.steps).0;

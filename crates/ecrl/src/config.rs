@@ -352,6 +352,24 @@ impl Config {
         })
     }
 
+    /// The values that differ from the defaults, as assignments; but for what every run is given:
+    /// its task, algorithm, steps, seed and constraints.
+    pub fn changes(&self) -> Vec<String> {
+        let table = Table::try_from(self).expect("a configuration is a table");
+        let defaults = defaults();
+        let given = ["task", "algorithm", "steps", "seed", "constraints"];
+        let changed = leaves(&table, "").into_iter().filter(|(path, value)| {
+            !given.contains(&path.as_str()) && lookup(&defaults, path) != Some(value)
+        });
+        changed
+            .map(|(path, value)| {
+                let last = path.rsplit('.').next().unwrap_or(&path);
+                let key = if resolve(last, true).is_ok_and(|p| p == path) { last } else { &path };
+                format!("{key}={}", value.to_string().replace(' ', ""))
+            })
+            .collect()
+    }
+
     /// The configuration as a TOML file.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a configuration is a table")

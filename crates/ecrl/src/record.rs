@@ -9,6 +9,7 @@ use crate::variation::Descent;
 /// Costs and multipliers have one entry for each constraint. Test figures are there in generations
 /// that were tested.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)] // older runs have fewer
 pub struct Generation {
     /// Its number, from 1.
     pub generation: u64,

@@ -290,6 +290,18 @@ impl RunDir {
     }
 }
 
+/// Whether a process writes to a run just now.
+pub fn in_use(run: &Path) -> bool {
+    let lock = File::open(run.join(LOCK)).and_then(|file| Ok(file.try_lock_shared()?));
+    lock.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// The populations that a run has recorded; a line that is not whole is left out.
+pub fn read_population(run: &Path) -> Vec<Census> {
+    let text = fs::read_to_string(run.join(POPULATION)).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
 /// What a run was made with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {

@@ -1,0 +1,328 @@
+//! Statistics and figures over run directories: one page that needs no network, figures as SVG and
+//! PNG, and the numbers behind them as CSV and Markdown.
+
+pub mod curves;
+pub mod figure;
+mod page;
+pub mod runs;
+pub mod stats;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cmdp::{ConstraintError, Cost};
+use ecrl::algorithm::ALGORITHMS;
+use ecrl::run::RunError;
+
+use crate::curves::{Aggregate, Band, Improvement, Panel, Row};
+use crate::runs::{Run, State};
+use crate::stats::Estimate;
+
+/// A report that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// Not a folder.
+    #[error("{path}: expected a run directory, or a folder that holds some", path = .0.display())]
+    NoFolder(PathBuf),
+    /// There are no runs.
+    #[error("no runs found in {list}", list = list(.0))]
+    NoRuns(Vec<PathBuf>),
+    /// A run cannot be read.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A run's constraint is unknown.
+    #[error(transparent)]
+    Constraint(#[from] ConstraintError),
+    /// Reading or writing failed.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
+    /// A figure cannot be drawn.
+    #[error("cannot draw a figure: {0}")]
+    Figure(String),
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// What was found and computed.
+pub struct Report {
+    /// The runs.
+    pub runs: Vec<Run>,
+    /// The panels of the figure.
+    pub panels: Vec<Panel>,
+    /// The table.
+    pub table: Vec<Row>,
+    /// Aggregates over tasks.
+    pub aggregates: Vec<Aggregate>,
+    /// Comparisons of pairs.
+    pub improvements: Vec<Improvement>,
+    /// What a reader should know before believing it.
+    pub notes: Vec<String>,
+    band: Band,
+    labels: Vec<String>,
+}
+
+impl Report {
+    /// Reads all runs in some folders, at any depth.
+    pub fn new(folders: &[PathBuf], costs: &[Cost], band: Band) -> Result<Self, ReportError> {
+        let runs = runs::load(folders, costs)?;
+        let groups = curves::groups(&runs);
+        let mut rng = cmdp::rng([0; 4]);
+        let panels = curves::panels(&groups, band, &mut rng);
+        let table = curves::table(&groups, &mut rng);
+        let (aggregates, improvements) = curves::aggregates(&groups, &mut rng);
+        let mut labels: Vec<String> = runs.iter().map(|run| run.label.clone()).collect();
+        // In the order of the table of algorithms, so that colours are the same in most reports.
+        labels.sort_by_key(|label| {
+            let name = label.split(' ').next().unwrap_or_default();
+            (ALGORITHMS.iter().position(|a| a.name == name), label.clone())
+        });
+        labels.dedup();
+        let notes = notes(&runs, &groups, &labels, &aggregates);
+        Ok(Self { panels, table, aggregates, improvements, notes, band, labels, runs })
+    }
+
+    /// Writes everything to a folder.
+    pub fn write(&self, out: &Path) -> Result<(), ReportError> {
+        let put = |name: &str, bytes: &[u8]| {
+            let path = out.join(name);
+            fs::write(&path, bytes).map_err(|error| ReportError::Io { path, error })
+        };
+        let figures = out.join("figures");
+        fs::create_dir_all(&figures)
+            .map_err(|error| ReportError::Io { path: figures.clone(), error })?;
+        let styles = figure::styles(self.labels.iter().map(String::as_str));
+        let mut tasks: Vec<&str> = self.panels.iter().map(|panel| panel.task.as_str()).collect();
+        tasks.dedup();
+        let mut sheets = vec![("curves".to_owned(), self.panels.clone())];
+        if tasks.len() > 1 {
+            sheets.extend(tasks.iter().map(|task| {
+                let own = self.panels.iter().filter(|panel| panel.task == *task);
+                (file_name(task), own.cloned().collect())
+            }));
+        }
+        for (name, panels) in sheets {
+            let svg = figure::sheet(&panels, &styles);
+            put(&format!("figures/{name}.svg"), svg.as_bytes())?;
+            let png = figure::png(&svg).map_err(ReportError::Figure)?;
+            put(&format!("figures/{name}.png"), &png)?;
+        }
+        put("curves.csv", self.curves_csv().as_bytes())?;
+        put("table.csv", self.table_csv().as_bytes())?;
+        put("table.md", self.table_md().as_bytes())?;
+        put("index.html", page::page(self, &styles).as_bytes())
+    }
+
+    fn curves_csv(&self) -> String {
+        let mut csv =
+            String::from("task,metric,threshold,algorithm,env_steps,mean,low,high,seeds\n");
+        for panel in &self.panels {
+            let threshold = panel.threshold.map(|t| t.to_string()).unwrap_or_default();
+            for series in &panel.series {
+                for p in &series.points {
+                    let (task, label) = (quoted(&panel.task), quoted(&series.label));
+                    let _ = writeln!(
+                        csv,
+                        "{task},{},{threshold},{label},{:.0},{},{},{},{}",
+                        panel.metric, p.step, p.mean, p.low, p.high, p.n
+                    );
+                }
+            }
+        }
+        csv
+    }
+
+    fn table_csv(&self) -> String {
+        let mut csv = String::from(
+            "task,algorithm,seeds,unfinished,reward,reward_low,reward_high,constraint,cost,cost_low,\
+             cost_high,feasible_share,best_feasible_reward,seeds_with_feasible,cumulative_violation\n",
+        );
+        let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
+        let three = |e: Option<Estimate>| {
+            [e.map(|e| e.value), e.map(|e| e.low), e.map(|e| e.high)].map(number).join(",")
+        };
+        for row in &self.table {
+            // A line for each constraint, or one without.
+            for i in 0..row.cost.len().max(1) {
+                let _ = writeln!(
+                    csv,
+                    "{},{},{},{},{},{},{},{},{},{},{}",
+                    quoted(&row.task),
+                    quoted(&row.algorithm),
+                    row.seeds,
+                    row.unfinished,
+                    three(row.reward),
+                    i,
+                    three(row.cost.get(i).copied().flatten()),
+                    number(row.feasible),
+                    number(row.best_feasible),
+                    row.with_feasible,
+                    number(row.cumulative_violation.get(i).copied().flatten())
+                );
+            }
+        }
+        csv
+    }
+
+    fn table_md(&self) -> String {
+        let head = TABLE_HEAD.join(" | ");
+        let mut md = format!("| {head} |\n|{}\n", "---|".repeat(TABLE_HEAD.len()));
+        for row in &self.table {
+            let _ = writeln!(md, "| {} |", cells(row).join(" | "));
+        }
+        for note in &self.notes {
+            let _ = writeln!(md, "\n- {note}");
+        }
+        md
+    }
+}
+
+const TABLE_HEAD: [&str; 8] = [
+    "task",
+    "algorithm",
+    "final reward",
+    "final J_C",
+    "feasible seeds",
+    "best feasible reward",
+    "cumulative violation",
+    "seeds",
+];
+
+/// A row of the table as text.
+fn cells(row: &Row) -> [String; 8] {
+    let estimate = |e: &Option<Estimate>| match e {
+        None => "-".into(),
+        Some(e) if e.low == e.high => figure::short(e.value),
+        Some(e) => {
+            let [value, low, high] = [e.value, e.low, e.high].map(figure::short);
+            format!("{value} [{low}, {high}]")
+        }
+    };
+    let all = |texts: Vec<String>| if texts.is_empty() { "-".into() } else { texts.join("; ") };
+    let violations = row.cumulative_violation.iter();
+    [
+        row.task.clone(),
+        row.algorithm.clone(),
+        estimate(&row.reward),
+        all(row.cost.iter().map(estimate).collect()),
+        row.feasible.map_or("-".into(), |share| format!("{:.0} %", 100.0 * share)),
+        row.best_feasible.map_or("-".into(), |best| {
+            let of = if row.with_feasible < row.seeds {
+                format!(" ({} of {})", row.with_feasible, row.seeds)
+            } else {
+                String::new()
+            };
+            figure::short(best) + &of
+        }),
+        all(violations.map(|v| v.map_or("-".into(), figure::short)).collect()),
+        match row.unfinished {
+            0 => row.seeds.to_string(),
+            more => format!("{} (+{more} unfinished)", row.seeds),
+        },
+    ]
+}
+
+/// What a reader should know: nothing is left out in silence.
+fn notes(
+    runs: &[Run],
+    groups: &curves::Groups,
+    labels: &[String],
+    aggregates: &[Aggregate],
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    for run in runs {
+        let (name, taken, all) = (run.path.display(), run.steps(), run.config.steps);
+        let far = format!("{taken} of {all} steps");
+        let left_out = "in the curves as far as it goes, not in the table";
+        match &run.state {
+            State::Finished => {}
+            State::Going => notes.push(format!("{name} is still going, at {far}: {left_out}.")),
+            State::Unfinished => notes.push(format!("{name} stopped at {far}: {left_out}.")),
+            State::Failed(reason) => {
+                notes.push(format!("{name} failed at {far} ({reason}): {left_out}."));
+            }
+        }
+    }
+    for (panel, labels) in groups {
+        let seeds_of = |runs: &Vec<&Run>| -> Vec<u64> {
+            let mut seeds: Vec<u64> = runs.iter().map(|run| run.config.seed).collect();
+            seeds.sort_unstable();
+            seeds
+        };
+        let mut all: Vec<u64> = labels.values().flat_map(seeds_of).collect();
+        all.sort_unstable();
+        all.dedup();
+        for (label, runs) in labels {
+            let seeds = seeds_of(runs);
+            let missing: Vec<String> =
+                all.iter().filter(|s| !seeds.contains(s)).map(u64::to_string).collect();
+            if !missing.is_empty() {
+                let list = missing.join(", ");
+                notes
+                    .push(format!("{panel}, {label}: no run with seed {list}, which others have."));
+            }
+            let twice = seeds.windows(2).any(|pair| pair[0] == pair[1]);
+            if twice {
+                notes
+                    .push(format!("{panel}, {label}: several runs with the same seed; all count."));
+            }
+            let mut lengths: Vec<u64> = runs.iter().map(|run| run.config.steps).collect();
+            lengths.sort_unstable();
+            lengths.dedup();
+            if lengths.len() > 1 {
+                notes.push(format!(
+                    "{panel}, {label}: runs of unequal length, {lengths:?} steps; thin lines show \
+                     where some have ended, and the table takes each at its own end."
+                ));
+            }
+        }
+    }
+    let mut panels: Vec<&Run> = runs.iter().collect();
+    panels.sort_by_key(|run| &run.panel);
+    panels.dedup_by_key(|run| &run.panel);
+    for pair in panels.windows(2) {
+        if pair[0].config.task == pair[1].config.task {
+            notes.push(format!(
+                "{}: runs with different constraints; each set has its own panels.",
+                pair[0].config.task
+            ));
+        }
+    }
+    let without: Vec<&str> = labels
+        .iter()
+        .map(String::as_str)
+        .filter(|label| aggregates.iter().all(|a| a.algorithm != *label))
+        .collect();
+    if !without.is_empty() {
+        notes.push(format!(
+            "Not in the aggregates, for want of a finished run on every task: {}.",
+            without.join(", ")
+        ));
+    }
+    if groups.values().flat_map(|labels| labels.values()).any(|runs| runs.len() < 5) {
+        notes.push("Fewer than five seeds: read the intervals as hints, not as proof.".into());
+    }
+    notes.dedup();
+    notes
+}
+
+/// A field of a CSV file.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.into()
+    }
+}
+
+fn file_name(text: &str) -> String {
+    text.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
+}

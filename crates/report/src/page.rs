@@ -1,0 +1,312 @@
+//! The page: everything in one file.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ecrl::record::Generation;
+use serde_json::json;
+
+use crate::figure::{self, Frame, Style, escape, ordered, short};
+use crate::runs::Run;
+use crate::stats::Estimate;
+use crate::{Report, TABLE_HEAD, cells};
+
+/// Dots in a run's scatter of the population.
+const DOTS: usize = 400;
+
+/// The whole page.
+pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
+    let mut frames = Vec::new();
+    let curves = curves(report, styles, &mut frames);
+    let data = json!({
+        "algorithms": report.labels,
+        "colours": styles.iter().map(|(l, s)| (l, s.colour)).collect::<BTreeMap<_, _>>(),
+        "panels": report.panels.iter().zip(frames).map(|(panel, frame)| json!({
+            "frame": frame,
+            "steps": panel.steps,
+            "series": panel.series.iter().map(|series| json!({
+                "label": series.label,
+                "points": series.points.iter().map(|p| {
+                    let [mean, low, high] = [p.mean, p.low, p.high].map(digits);
+                    json!([p.step.round(), mean, low, high, p.n])
+                }).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+    });
+    // Within a script element, only this would end it.
+    let data = data.to_string().replace("</", "<\\/");
+    let (css, js) = (include_str!("page.css"), include_str!("page.js"));
+    let mut notes = String::new();
+    for note in &report.notes {
+        let _ = write!(notes, "<li class=\"note\">{}</li>", escape(note));
+    }
+    let runs = report.runs.len();
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>ecrl report</title><style>{css}</style></head><body>\
+         <h1>Reward and constraints</h1>\
+         <p>{runs} runs. Curves are tests of the learner with its mean action; band: {}. \
+         A dashed line is a threshold: J_C must stay at or below it.</p><ul>{notes}</ul>{}\
+         <h2>Learning curves</h2>{curves}<h2>Table</h2>{}<h2>Over all tasks</h2>{}\
+         <h2>Evolution, run by run</h2>{}<h2>How to make this again</h2>{}\
+         <script type=\"application/json\" id=\"data\">{data}</script><script>{js}</script>\
+         </body></html>\n",
+        report.band.text(),
+        controls(report, styles),
+        table(report),
+        aggregates(report),
+        evolution(report),
+        again(report),
+    )
+}
+
+fn digits(x: f64) -> f64 {
+    format!("{x:.5e}").parse().unwrap_or(x)
+}
+
+fn controls(report: &Report, styles: &BTreeMap<String, Style>) -> String {
+    let mut html = String::from(
+        "<div class=\"controls\"><label>task <select id=\"task\"><option value=\"\">all</option>",
+    );
+    let mut tasks: Vec<&str> = report.panels.iter().map(|p| p.task.as_str()).collect();
+    tasks.dedup();
+    for task in tasks {
+        let task = escape(task);
+        let _ = write!(html, "<option value=\"{task}\">{task}</option>");
+    }
+    html += "</select></label>";
+    for (label, style) in ordered(styles) {
+        let label = escape(label);
+        let _ = write!(
+            html,
+            "<label><input type=\"checkbox\" checked data-toggle=\"{label}\">\
+             <span class=\"swatch\" style=\"background:{}\"></span>{label}</label>",
+            style.colour
+        );
+    }
+    html + "</div>"
+}
+
+fn curves(report: &Report, styles: &BTreeMap<String, Style>, frames: &mut Vec<Frame>) -> String {
+    let mut html = String::from("<div class=\"panels\">");
+    let mut open = None;
+    for (i, panel) in report.panels.iter().enumerate() {
+        if open != Some(&panel.task) {
+            if open.is_some() {
+                html += "</div>";
+            }
+            let _ = write!(html, "<div class=\"task\" data-task=\"{}\">", escape(&panel.task));
+            open = Some(&panel.task);
+        }
+        let title = format!("{}: {}", panel.task, panel.metric);
+        let (frame, content) = figure::panel(panel, styles, &title);
+        frames.push(frame);
+        let _ = write!(
+            html,
+            "<div class=\"panel\" tabindex=\"0\" data-panel=\"{i}\" aria-label=\"{}, arrow keys read values\">{}</div>",
+            escape(&title),
+            frame.svg("curves", &content)
+        );
+    }
+    html + "</div></div><p>Environment steps to the right. Move over a curve, or focus a panel and use \
+            the arrow keys, to read values. Lines are thin where some seeds are missing.</p>"
+}
+
+fn table(report: &Report) -> String {
+    let head: String = TABLE_HEAD.iter().map(|name| format!("<th>{name}</th>")).collect();
+    let mut html = format!("<div class=\"scroll\"><table><tr>{head}</tr>");
+    for row in &report.table {
+        let class = match row.feasible {
+            Some(1.0) => "kept",
+            Some(share) if share < 0.5 => "broken",
+            _ => "",
+        };
+        let cells: String = cells(row)
+            .iter()
+            .enumerate()
+            .map(|(i, text)| {
+                let class = if i == 4 { class } else { "" };
+                format!("<td class=\"{class}\">{}</td>", escape(text))
+            })
+            .collect();
+        let (task, algorithm) = (escape(&row.task), escape(&row.algorithm));
+        let _ =
+            write!(html, "<tr data-task=\"{task}\" data-algorithm=\"{algorithm}\">{cells}</tr>");
+    }
+    html + "</table></div><p>Final: the last test of finished runs, mean over seeds with its 95 % \
+            bootstrap interval. Best feasible: the most reward of a tested policy, learner or champion, \
+            that kept every constraint. Cumulative violation: \u{3a3} max(0, J_C \u{2212} \u{3b5}) over \
+            all steps, from the learner's sampled episodes.</p>"
+}
+
+fn aggregates(report: &Report) -> String {
+    let text = |e: &Estimate| {
+        let [value, low, high] = [e.value, e.low, e.high].map(short);
+        format!("{value} [{low}, {high}]")
+    };
+    let mut html = String::from(
+        "<div class=\"scroll\"><table><tr><th>algorithm</th><th></th><th>reward, IQM</th>\
+         <th>violation, IQM</th></tr>",
+    );
+    for a in &report.aggregates {
+        let name = escape(&a.algorithm);
+        let _ = write!(
+            html,
+            "<tr data-algorithm=\"{name}\"><td>{name}</td><td></td><td>{}</td><td>{}</td></tr>",
+            text(&a.reward),
+            text(&a.violation)
+        );
+    }
+    html += "</table></div><p>Interquartile means over all tasks and finished runs, with 95 % stratified \
+             bootstrap intervals. Reward: 0 is the least and 1 the most of any run on the task. \
+             Violation: \u{3a3} max(0, J_C \u{2212} \u{3b5})/\u{3b5}, less is better.</p>";
+    if !report.improvements.is_empty() {
+        html += "<div class=\"scroll\"><table><tr><th>A</th><th>B</th><th>P(A earns more)</th>\
+                 <th>P(A violates less)</th></tr>";
+        for i in &report.improvements {
+            let (a, b) = (escape(&i.a), escape(&i.b));
+            let _ = write!(
+                html,
+                "<tr data-algorithm=\"{a}\"><td>{a}</td><td>{b}</td><td>{}</td><td>{}</td></tr>",
+                text(&i.reward),
+                text(&i.violation)
+            );
+        }
+        html += "</table></div><p>Probability of improvement, averaged over tasks; a tie counts half.</p>";
+    }
+    html
+}
+
+/// The view of each run that has a population.
+fn evolution(report: &Report) -> String {
+    let mut html = String::new();
+    for run in report.runs.iter().filter(|run| !run.population.is_empty()) {
+        let (task, label) = (escape(&run.panel), escape(&run.label));
+        let _ = write!(
+            html,
+            "<details data-task=\"{task}\" data-algorithm=\"{label}\"><summary>{task}, {label}, seed {}\
+             </summary><div class=\"panels\">{}{}{}{}</div></details>",
+            run.config.seed,
+            copies(run),
+            lines(run, "feasible share of the population", &|g| g.population_feasible, None),
+            multipliers(run),
+            scatter(run),
+        );
+    }
+    if html.is_empty() { "<p>No run here has a population.</p>".into() } else { html }
+}
+
+const PLAIN: Style = Style { colour: "#0072b2", dash: "" };
+const OTHER: Style = Style { colour: "#d55e00", dash: "" };
+const THIRD: Style = Style { colour: "#888888", dash: "" };
+
+fn named(style: &Style, text: &str, line: usize) -> String {
+    format!(
+        "<text x=\"60\" y=\"{}\" fill=\"{}\">{}</text>",
+        38 + 14 * line,
+        style.colour,
+        escape(text)
+    )
+}
+
+fn copies(run: &Run) -> String {
+    let steps: BTreeMap<u64, f64> =
+        run.generations.iter().map(|g| (g.generation, g.env_steps as f64)).collect();
+    let points: Vec<(f64, [f64; 3])> = run
+        .population
+        .iter()
+        .filter_map(|census| {
+            let fates = census.learner_copies;
+            let all = [fates.elite, fates.selected, fates.discarded].map(|n| n as f64);
+            Some((*steps.get(&census.generation)?, all))
+        })
+        .collect();
+    let end = points.last().map_or(1.0, |p| p.0);
+    let frame = Frame::new(330.0, 220.0, (0.0, end), points.iter().flat_map(|p| p.1));
+    let mut svg = frame.axes("learner's copies so far");
+    for (i, (name, style)) in
+        [("elite", PLAIN), ("selected", OTHER), ("discarded", THIRD)].iter().enumerate()
+    {
+        svg += &frame.line(points.iter().map(|p| (p.0, p.1[i])), style, 1.6);
+        svg += &named(style, name, i);
+    }
+    frame.svg("small", &svg)
+}
+
+fn lines(
+    run: &Run,
+    title: &str,
+    value: &dyn Fn(&Generation) -> Option<f64>,
+    other: Option<&dyn Fn(&Generation) -> Option<f64>>,
+) -> String {
+    let points = |value: &dyn Fn(&Generation) -> Option<f64>| -> Vec<(f64, f64)> {
+        run.generations.iter().filter_map(|g| Some((g.env_steps as f64, value(g)?))).collect()
+    };
+    let (first, second) = (points(value), other.map(points).unwrap_or_default());
+    let values = first.iter().chain(&second).map(|p| p.1);
+    let frame = Frame::new(330.0, 220.0, (0.0, run.steps() as f64), values);
+    let mut svg = frame.axes(title);
+    svg += &frame.line(first, &PLAIN, 1.4);
+    if !second.is_empty() {
+        svg += &frame.line(second, &OTHER, 1.4);
+        svg += &(named(&PLAIN, "learner", 0) + &named(&OTHER, "population, mean", 1));
+    }
+    frame.svg("small", &svg)
+}
+
+fn multipliers(run: &Run) -> String {
+    let mut html = String::new();
+    for (i, c) in run.constraints.iter().enumerate() {
+        let learner = |g: &Generation| g.lambda_learner.get(i).copied();
+        let population = |g: &Generation| g.lambda_mean.as_ref()?.get(i).copied();
+        html += &lines(run, &format!("multiplier of {}", c.name), &learner, Some(&population));
+    }
+    html
+}
+
+fn scatter(run: &Run) -> String {
+    let everyone: Vec<(f64, f64, bool)> = run
+        .population
+        .iter()
+        .flat_map(|census| &census.individuals)
+        .filter_map(|one| Some((*one.cost.first()?, one.reward, one.violation == 0.0)))
+        .collect();
+    let Some(constraint) = run.constraints.first() else { return String::new() };
+    let step = everyone.len().div_ceil(DOTS).max(1);
+    let some: Vec<_> = everyone.into_iter().step_by(step).collect();
+    let most = some.iter().map(|p| p.0).fold(constraint.threshold, f64::max);
+    let frame = Frame::new(330.0, 220.0, (0.0, 1.05 * most), some.iter().map(|p| p.1));
+    let mut svg = frame.axes(&format!("population: reward over {}", constraint.name));
+    for (kept, style) in [(true, PLAIN), (false, OTHER)] {
+        let dots = some.iter().filter(|p| p.2 == kept).map(|p| (p.0, p.1));
+        svg += &frame.dots(dots, style.colour);
+    }
+    svg += &(named(&PLAIN, "kept", 0) + &named(&OTHER, "broken", 1));
+    frame.svg("small", &svg)
+}
+
+fn again(report: &Report) -> String {
+    let mut commands = String::new();
+    for run in &report.runs {
+        let _ = writeln!(commands, "{}", escape(&run.command()));
+    }
+    let mut made: Vec<String> = report
+        .runs
+        .iter()
+        .flat_map(|run| &run.origins)
+        .map(|o| format!("{} on {}, {} thread(s) a run", o.program, o.cpu, o.threads))
+        .collect();
+    made.sort();
+    made.dedup();
+    let unknown = report.runs.iter().filter(|run| run.origins.is_empty()).count();
+    if unknown > 0 {
+        made.push(format!("{unknown} runs do not say what they were made with"));
+    }
+    format!(
+        "<p>Every run, whichever the machine and the number of threads: the same seed gives the same \
+         numbers on the same kind of processor. Made with: {}.</p><pre>{commands}</pre><p>Then \
+         <code>ecrl report</code> with their folders; the bootstrap always draws the same.</p>",
+        escape(&made.join("; "))
+    )
+}

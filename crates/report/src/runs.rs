@@ -1,0 +1,173 @@
+//! Run directories, read and grouped.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cmdp::{Constraint, Cost};
+use ecrl::config::Config;
+use ecrl::record::{Census, Generation};
+use ecrl::run::{self, Origin};
+
+use crate::ReportError;
+
+/// How a run stands.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// All steps were taken.
+    Finished,
+    /// A process is at it.
+    Going,
+    /// Nobody is.
+    Unfinished,
+    /// It failed, for this reason.
+    Failed(String),
+}
+
+/// A run directory.
+#[derive(Debug)]
+pub struct Run {
+    /// The directory.
+    pub path: PathBuf,
+    /// Every value of it.
+    pub config: Config,
+    /// Its constraints.
+    pub constraints: Vec<Constraint>,
+    /// The algorithm, with the values that are not the usual ones.
+    pub label: String,
+    /// The task, with the constraints where the report has several for it.
+    pub panel: String,
+    /// What it recorded.
+    pub generations: Vec<Generation>,
+    /// The population of each generation, where there is one.
+    pub population: Vec<Census>,
+    /// How it stands.
+    pub state: State,
+    /// What it was made with.
+    pub origins: Vec<Origin>,
+}
+
+impl Run {
+    /// Environment steps taken.
+    pub fn steps(&self) -> u64 {
+        self.generations.last().map_or(0, |g| g.env_steps)
+    }
+
+    /// The tests of the learner: steps, and reward or the J_C of a constraint.
+    pub fn tests(&self, metric: Metric) -> Vec<(f64, f64)> {
+        let value = |g: &Generation| match metric {
+            Metric::Reward => g.learner_reward,
+            Metric::Cost(i) => g.learner_cost.as_ref()?.get(i).copied(),
+        };
+        let mut points: Vec<(f64, f64)> = self
+            .generations
+            .iter()
+            .filter_map(|g| Some((g.env_steps as f64, value(g).filter(|x| x.is_finite())?)))
+            .collect();
+        points.dedup_by_key(|point| point.0);
+        points
+    }
+
+    /// The command that makes it.
+    pub fn command(&self) -> String {
+        let Config { task, algorithm, steps, seed, constraints, .. } = &self.config;
+        let mut command =
+            format!("ecrl train {task} --algo {algorithm} --steps {steps} --seed {seed}");
+        for constraint in constraints {
+            command += &format!(" --constraint '{constraint}'");
+        }
+        if constraints.is_empty() {
+            command += " --constraint none";
+        }
+        for change in self.config.changes() {
+            command += &format!(" --set '{change}'");
+        }
+        command
+    }
+}
+
+/// What a curve shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// The return.
+    Reward,
+    /// The value of a constraint.
+    Cost(usize),
+}
+
+/// All runs in some folders, at any depth, in the order of their paths; what is no run is passed
+/// over, a run that cannot be read is an error.
+pub fn load(folders: &[PathBuf], costs: &[Cost]) -> Result<Vec<Run>, ReportError> {
+    let mut paths = Vec::new();
+    for folder in folders {
+        if !folder.is_dir() {
+            return Err(ReportError::NoFolder(folder.clone()));
+        }
+        find(folder, &mut paths)?;
+    }
+    paths.sort();
+    paths.dedup();
+    if paths.is_empty() {
+        return Err(ReportError::NoRuns(folders.to_vec()));
+    }
+    let mut runs = paths.iter().map(|path| read(path, costs)).collect::<Result<Vec<_>, _>>()?;
+    let mut sets: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
+    for run in &runs {
+        let sets = sets.entry(run.config.task.clone()).or_default();
+        if !sets.contains(&run.config.constraints) {
+            sets.push(run.config.constraints.clone());
+        }
+    }
+    for run in &mut runs {
+        run.panel.clone_from(&run.config.task);
+        if sets[&run.config.task].len() > 1 {
+            run.panel += &format!(" ({})", run.config.constraints.join(", "));
+        }
+    }
+    Ok(runs)
+}
+
+fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+    if folder.join("config.toml").is_file() {
+        found.push(folder.to_owned());
+        return Ok(());
+    }
+    let io = |error| ReportError::Io { path: folder.to_owned(), error };
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        if entry.file_type().map_err(io)?.is_dir() {
+            find(&entry.path(), found)?;
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path, costs: &[Cost]) -> Result<Run, ReportError> {
+    let config = run::read_config(path)?;
+    let constraints = Constraint::parse_all(&config.constraints, costs)?;
+    let generations = match path.join("metrics.jsonl").exists() {
+        true => run::read_metrics(path)?,
+        false => Vec::new(),
+    };
+    let taken = generations.last().map_or(0, |g| g.env_steps);
+    let state = match fs::read_to_string(path.join(run::FAILURE)) {
+        Ok(reason) => State::Failed(reason.trim().to_owned()),
+        Err(_) if run::in_use(path) => State::Going,
+        Err(_) if taken >= config.steps => State::Finished,
+        Err(_) => State::Unfinished,
+    };
+    let changes = config.changes();
+    let label = [&[config.algorithm.clone()][..], &changes].concat().join(" ");
+    Ok(Run {
+        population: run::read_population(path),
+        origins: run::read_origins(path),
+        path: path.to_owned(),
+        panel: String::new(),
+        constraints,
+        config,
+        label,
+        generations,
+        state,
+    })
+}
