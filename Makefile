@@ -2,7 +2,7 @@
 root := $(dir $(realpath $(lastword $(MAKEFILE_LIST))))
 cargo := cd '$(root)' && cargo
 
-.PHONY: test chaos fuzz setup fixtures
+.PHONY: test chaos fuzz browser setup fixtures
 
 # Everything that must hold before a change lands.
 test: setup
@@ -35,3 +35,12 @@ fuzz: setup
 	  cargo fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
 	    -max_total_time=$${SECONDS_EACH:-300} -max_len=16384 -print_final_stats=1 || exit 1; \
 	done
+
+# Opens the report in a real headless Chromium. Needs Debian's chromium and chromium-driver.
+browser: setup
+	@command -v chromedriver >/dev/null || { echo "error: chromedriver is missing: apt-get install chromium chromium-driver" >&2; exit 1; }
+	cd '$(root)' && python3 -m venv target/browser && target/browser/bin/pip install --quiet selenium
+	cd '$(root)' && ./ecrl paper --tasks hopper,swimmer --seeds 2 --steps 6000 --out target/browser/runs \
+	  --algos 'ecrl learning_starts=1000 hidden=[16] batch=32,ipo'
+	cd '$(root)' && ./ecrl report target/browser/runs --out target/browser/report
+	cd '$(root)' && target/browser/bin/python tools/browser_test.py target/browser/report/index.html

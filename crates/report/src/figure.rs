@@ -53,7 +53,7 @@ impl Frame {
         let room = if high > low { 0.06 * (high - low) } else { high.abs().max(1.0) * 0.1 };
         let x = if x.1 > x.0 { x } else { (x.0, x.0 + 1.0) };
         let y = (low - room, high + room);
-        Self { width, height, left: 52.0, right: 10.0, top: 24.0, bottom: 26.0, x, y }
+        Self { width, height, left: 52.0, right: 18.0, top: 24.0, bottom: 26.0, x, y }
     }
 
     fn px(&self, x: f64) -> f64 {

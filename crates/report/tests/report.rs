@@ -1,0 +1,199 @@
+//! A report of runs of every kind: nothing is left out in silence.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cmdp::{Aggregate, Cost};
+use ecrl::config::Config;
+use ecrl::record::Generation;
+use ecrl::run::Lock;
+use report::Report;
+use report::curves::Band;
+use report::runs::State;
+
+const COSTS: [Cost; 1] = [Cost {
+    name: "torque",
+    aggregate: Aggregate::Mean,
+    threshold: 0.4,
+    description: "mean absolute action",
+}];
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ecrl-report-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A run of `points` tests up to `taken` steps, whose reward rises to `reward` and whose torque is
+/// `cost` throughout.
+struct Fake {
+    config: Config,
+    taken: u64,
+    points: u64,
+    reward: f64,
+    cost: f64,
+}
+
+impl Fake {
+    fn new(task: &str, algorithm: &str, seed: u64) -> Self {
+        let config = Config {
+            task: task.into(),
+            algorithm: algorithm.into(),
+            steps: 1000,
+            seed,
+            ..Config::default()
+        };
+        Self { config, taken: 1000, points: 10, reward: 100.0, cost: 0.3 }
+    }
+
+    fn write(&self, folder: &Path) -> PathBuf {
+        let Config { task, algorithm, seed, .. } = &self.config;
+        let path = folder.join(format!("{task}-{algorithm}-{seed}"));
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("config.toml"), self.config.to_toml()).unwrap();
+        let lines = (1..=self.points).map(|i| {
+            let share = i as f64 / self.points as f64;
+            let generation = Generation {
+                generation: i,
+                env_steps: self.taken * i / self.points,
+                learner_reward: Some(self.reward * share),
+                learner_cost: Some(vec![self.cost]),
+                rollout_reward: Some(self.reward * share),
+                rollout_cost: Some(vec![self.cost]),
+                feasible: Some(self.cost <= 0.4),
+                best_reward: Some(self.reward * share),
+                best_feasible: Some(self.cost <= 0.4),
+                ..Generation::default()
+            };
+            serde_json::to_string(&generation).unwrap() + "\n"
+        });
+        std::fs::write(path.join("metrics.jsonl"), lines.collect::<String>()).unwrap();
+        path
+    }
+}
+
+fn report(folder: &Path) -> Report {
+    Report::new(&[folder.to_owned()], &COSTS, Band::Bootstrap).unwrap()
+}
+
+#[test]
+fn figures_are_those_of_the_runs() {
+    let folder = Folder::new("figures");
+    for (seed, reward) in [(0, 100.0), (1, 200.0), (2, 600.0)] {
+        Fake { reward, ..Fake::new("hopper", "ecrl", seed) }.write(&folder.0);
+        Fake { reward: 2.0 * reward, cost: 0.5, ..Fake::new("hopper", "erl", seed) }
+            .write(&folder.0);
+    }
+    let report = report(&folder.0);
+    assert_eq!(report.panels.len(), 2);
+    let [ecrl, erl] = &report.table[..] else { panic!("{:?}", report.table) };
+    let reward = ecrl.reward.unwrap();
+    assert_eq!((ecrl.seeds, reward.value), (3, 300.0));
+    assert!(reward.low >= 100.0 && reward.low < 200.0 && reward.high > 400.0, "{reward:?}");
+    assert_eq!((ecrl.feasible, erl.feasible), (Some(1.0), Some(0.0)));
+    assert_eq!((ecrl.best_feasible, erl.best_feasible), (Some(300.0), None));
+    assert_eq!(ecrl.cumulative_violation, [Some(0.0)]);
+    // 0.1 too much in each of 1000 steps.
+    assert!((erl.cumulative_violation[0].unwrap() - 100.0).abs() < 1e-9);
+    // Half way, the mean of 50, 100 and 300.
+    let middle = report.panels[0].series[0].points.iter().find(|p| p.step == 500.0).unwrap();
+    assert!((middle.mean - 150.0).abs() < 1e-9 && middle.n == 3, "{middle:?}");
+    let better = report.improvements.iter().find(|i| i.a == "erl" && i.b == "ecrl").unwrap();
+    // 200, 400, 1200 against 100, 200, 600: seven wins and a tie of nine.
+    assert!((better.reward.value - 6.5 / 9.0).abs() < 1e-12, "{better:?}");
+    assert_eq!(better.violation.value, 0.0);
+}
+
+#[test]
+fn nothing_is_left_out_in_silence() {
+    let folder = Folder::new("odd");
+    let write = |fake: Fake| fake.write(&folder.0);
+    write(Fake::new("hopper", "ecrl", 0));
+    write(Fake { taken: 600, ..Fake::new("hopper", "ecrl", 1) }); // stopped
+    let going = write(Fake { taken: 400, ..Fake::new("hopper", "ecrl", 2) });
+    let failed = write(Fake { taken: 200, ..Fake::new("hopper", "erl", 0) });
+    std::fs::write(failed.join("failure.txt"), "update 7: actor is not finite\n").unwrap();
+    let mut longer = Fake::new("hopper", "erl", 1);
+    (longer.config.steps, longer.taken) = (2000, 2000);
+    write(longer);
+    let mut other = Fake::new("swimmer", "ecrl", 0);
+    other.config.constraints = vec!["torque<=0.2".into()];
+    write(other);
+    write(Fake::new("swimmer", "erl", 0));
+    let _lock = Lock::take(&going).unwrap();
+
+    let report = report(&folder.0);
+    let told = report.notes.join("\n");
+    for expected in [
+        "hopper-ecrl-1 stopped at 600 of 1000 steps",
+        "hopper-ecrl-2 is still going, at 400 of 1000 steps",
+        "hopper-erl-0 failed at 200 of 1000 steps (update 7: actor is not finite)",
+        "hopper, erl: no run with seed 2, which others have",
+        "hopper, erl: runs of unequal length, [1000, 2000] steps",
+        "swimmer: runs with different constraints",
+        "Not in the aggregates",
+        "Fewer than five seeds",
+    ] {
+        assert!(told.contains(expected), "{expected} in\n{told}");
+    }
+    let states: Vec<&State> = report.runs.iter().map(|run| &run.state).collect();
+    assert_eq!(states.iter().filter(|state| ***state == State::Finished).count(), 4);
+    let row = &report.table[0];
+    assert_eq!((row.seeds, row.unfinished), (1, 2));
+    // A curve goes on with the seeds that are left, and says how many they are.
+    let counts: Vec<usize> = report.panels[0].series[0].points.iter().map(|p| p.n).collect();
+    let mut seen = counts.clone();
+    seen.dedup();
+    assert_eq!(seen, [1, 2, 3, 2, 1], "{counts:?}");
+
+    report.write(&folder.0.join("report")).unwrap();
+    let page = std::fs::read_to_string(folder.0.join("report/index.html")).unwrap();
+    assert!(page.contains("hopper-ecrl-1 stopped at 600") && !page.contains("http://local"));
+    for file in ["curves.csv", "table.csv", "table.md", "figures/curves.svg", "figures/curves.png"]
+    {
+        assert!(folder.0.join("report").join(file).metadata().unwrap().len() > 0, "{file}");
+    }
+}
+
+#[test]
+fn two_hundred_runs_take_seconds() {
+    let folder = Folder::new("many");
+    for task in ["ant", "half-cheetah", "walker2d", "hopper", "swimmer"] {
+        for algorithm in ["ecrl", "erl", "rcpo", "sac"] {
+            for seed in 0..10 {
+                let fake =
+                    Fake { points: 1000, taken: 1_000_000, ..Fake::new(task, algorithm, seed) };
+                fake.write(&folder.0);
+            }
+        }
+    }
+    let start = Instant::now();
+    report(&folder.0).write(&folder.0.join("report")).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
+fn bad_folders_are_refused_by_name() {
+    let folder = Folder::new("bad");
+    let error = |path: PathBuf| match Report::new(&[path], &COSTS, Band::Bootstrap) {
+        Ok(_) => panic!("a report of nothing"),
+        Err(error) => error.to_string(),
+    };
+    assert!(error(folder.0.clone()).starts_with("no runs found in "));
+    assert!(error(folder.0.join("nowhere")).contains("nowhere: expected a run directory"));
+    let run = Fake::new("hopper", "ecrl", 0).write(&folder.0);
+    std::fs::write(run.join("metrics.jsonl"), "{}\nnonsense\n").unwrap();
+    assert!(error(folder.0.clone()).contains("metrics.jsonl, line 2: "));
+}

@@ -1,0 +1,125 @@
+"""Opens pages that ecrl makes in a real headless Chromium and uses them as a person would.
+
+    make browser      (or: python tools/browser_test.py report/index.html, with selenium installed)
+
+Needs Debian's chromium and chromium-driver. Screenshots go to target/screenshots.
+"""
+
+import json
+import pathlib
+import sys
+
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
+
+SHOTS = pathlib.Path(__file__).parent.parent / "target/screenshots"
+
+
+def browser(width, height, dark):
+    options = webdriver.ChromeOptions()
+    for flag in [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--allow-file-access-from-files",
+        "--use-angle=swiftshader",
+        "--enable-unsafe-swiftshader",
+        f"--window-size={width},{height}",
+    ]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    options.binary_location = "/usr/bin/chromium"
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+    driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]}
+    )
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    )
+    return driver
+
+
+def opened(driver, page):
+    driver.get(page.resolve().as_uri())
+
+
+def quiet(driver):
+    """No error on the console, and nothing asked of any network."""
+    errors = [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    assert not errors, errors
+    for entry in driver.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            url = message["params"]["request"]["url"]
+            assert url.startswith(("file:", "data:", "blob:")), url
+
+
+def shot(driver, name):
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    driver.save_screenshot(str(SHOTS / f"{name}.png"))
+
+
+def report(page):
+    for width, height, dark in [(1400, 1000, False), (1400, 1000, True), (400, 800, False)]:
+        driver = browser(width, height, dark)
+        try:
+            opened(driver, page)
+            look = f"report-{width}-{'dark' if dark else 'light'}"
+            shot(driver, look)
+            overflow = driver.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
+            assert overflow <= 0, f"{look}: {overflow} pixels too wide"
+            panels = driver.find_elements(By.CSS_SELECTOR, ".panel")
+            assert panels, "no panels"
+
+            # The mouse over a curve reads values.
+            ActionChains(driver).move_to_element(panels[0]).perform()
+            tip = driver.find_element(By.CSS_SELECTOR, ".tip").text
+            assert "steps" in tip and "n=" in tip, tip
+            # So do the arrow keys, without a mouse.
+            ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
+            assert not driver.find_elements(By.CSS_SELECTOR, ".tip")
+            panels[0].send_keys(Keys.END)
+            end = driver.find_element(By.CSS_SELECTOR, ".tip").text
+            panels[0].send_keys(Keys.ARROW_LEFT)
+            assert driver.find_element(By.CSS_SELECTOR, ".tip").text != end
+            shot(driver, f"{look}-tip")
+
+            # An algorithm goes off and on, everywhere.
+            box = driver.find_element(By.CSS_SELECTOR, "input[data-toggle]")
+            name = box.get_attribute("data-toggle")
+            parts = [e for e in driver.find_elements(By.CSS_SELECTOR, "[data-algorithm]") if e.get_attribute("data-algorithm") == name]
+            visible = lambda: [e.is_displayed() for e in parts if e.tag_name != "details"]
+            assert any(visible())
+            box.send_keys(Keys.SPACE)
+            assert not any(visible())
+            box.send_keys(Keys.SPACE)
+            assert any(visible())
+
+            # One task alone.
+            select = Select(driver.find_element(By.ID, "task"))
+            if len(select.options) > 2:
+                select.select_by_index(1)
+                shown = {e.get_attribute("data-task") for e in driver.find_elements(By.CSS_SELECTOR, ".task") if e.is_displayed()}
+                assert shown == {select.options[1].get_attribute("value")}, shown
+            for details in driver.find_elements(By.CSS_SELECTOR, "details")[:1]:
+                select.select_by_index(0)
+                details.find_element(By.TAG_NAME, "summary").click()
+                assert details.find_element(By.TAG_NAME, "svg").is_displayed()
+                driver.execute_script("arguments[0].scrollIntoView()", details)
+                shot(driver, f"{look}-evolution")
+            quiet(driver)
+        finally:
+            driver.quit()
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        report(pathlib.Path(name))
+        print(f"{name}: ok")
