@@ -2,7 +2,7 @@
 root := $(dir $(realpath $(lastword $(MAKEFILE_LIST))))
 cargo := cd '$(root)' && cargo
 
-.PHONY: test chaos fuzz browser setup fixtures
+.PHONY: test chaos fuzz browser onnx setup fixtures
 
 # Everything that must hold before a change lands.
 test: setup
@@ -44,3 +44,10 @@ browser: setup
 	  --algos 'ecrl learning_starts=1000 hidden=[16] batch=32,ipo'
 	cd '$(root)' && ./ecrl report target/browser/runs --out target/browser/report
 	cd '$(root)' && target/browser/bin/python tools/browser_test.py target/browser/report/index.html
+
+# An exported policy, run by ONNX Runtime in the real Gymnasium, against ours.
+onnx: setup
+	cd '$(root)' && python3 -m venv target/onnx && target/onnx/bin/pip install --quiet onnxruntime 'gymnasium[mujoco]==1.4.0' mujoco==3.17.0
+	cd '$(root)' && ./ecrl train hopper --algo ppo --steps 30k --out target/onnx/ppo --force --quiet
+	cd '$(root)' && ./ecrl train hopper --algo sac --steps 4000 --set learning_starts=1000 --out target/onnx/sac --force --quiet
+	cd '$(root)' && target/onnx/bin/python tools/onnx_test.py target/onnx/ppo target/onnx/sac

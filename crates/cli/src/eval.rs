@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::threads;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Which {
+pub enum Which {
     /// The most rewarding in tests that kept every constraint, or else the least violating
     Best,
     /// The learner at the end of training
@@ -43,6 +43,16 @@ pub struct EvalArgs {
     json: bool,
 }
 
+impl Which {
+    /// The file within a run.
+    pub fn file(self) -> &'static str {
+        match self {
+            Self::Best => run::BEST,
+            Self::Final => run::POLICY,
+        }
+    }
+}
+
 pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
     let config = run::read_config(&args.run)?;
     let task = Task::find(&config.task)?;
@@ -50,7 +60,7 @@ pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
     let envs = (0..threads(args.threads))
         .map(|_| Ok(Box::new(Robot::new(task, constraints.clone())?) as Box<dyn Env>))
         .collect::<Result<Vec<_>, Failure>>()?;
-    let name = if args.policy == Which::Best { run::BEST } else { run::POLICY };
+    let name = args.policy.file();
     let policy = Policy::load(&args.run.join(name), envs[0].spec())?;
     let result = evaluate(&policy.actor, envs, args.episodes as usize, args.seed)
         .map_err(|error| Failure::run(format!("cannot start threads: {error}")))?;

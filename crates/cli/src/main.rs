@@ -2,6 +2,7 @@
 
 mod bench;
 mod eval;
+mod export;
 mod failure;
 mod paper;
 mod report;
@@ -33,6 +34,8 @@ enum Command {
     Resume(train::ResumeArgs),
     /// Measure a trained policy: episodes with its mean action
     Eval(eval::EvalArgs),
+    /// Write a trained policy for other programs
+    Export(export::ExportArgs),
     /// List the tasks: sizes, time limit, costs with their usual thresholds
     Tasks {
         /// Print JSON
@@ -93,6 +96,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Train(args) => train::train(args, &mut output)?,
         Command::Resume(args) => train::resume(args, &mut output)?,
         Command::Eval(args) => eval::eval(args, &mut output)?,
+        Command::Export(args) => export::export(args, &mut output)?,
         Command::Tasks { json } => tasks::tasks(json, &mut output)?,
         Command::Algorithms => tasks::algorithms(&mut output)?,
         Command::Replay { task, file } => tasks::replay(&task, file, &mut output)?,

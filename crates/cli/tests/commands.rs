@@ -781,3 +781,25 @@ fn bad_experiments_get_one_line() {
     fails(&["paper", "--shard", "3/2"], 2, shard);
     fails(&["paper", "--seeds", "0"], 2, "seeds: expected at least one");
 }
+
+#[test]
+fn policies_are_exported_in_every_form() {
+    let folder = Folder::new("export");
+    let run = folder.path("run");
+    train(&["hopper", "--algo", "sac", "--out", &run]);
+    for format in ["onnx", "safetensors", "json"] {
+        let file = folder.path(format);
+        let output = ecrl(&["export", &run, "--format", format, "--out", &file]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(std::fs::metadata(&file).unwrap().len() > 1000);
+    }
+    let best = std::fs::read(format!("{run}/best.safetensors")).unwrap();
+    assert!(std::fs::read(folder.path("safetensors")).unwrap() == best);
+    let nowhere = folder.path("nowhere");
+    let missing = format!("{nowhere} is not a run: it holds no config.toml");
+    fails(&["export", &nowhere, "--format", "onnx"], 2, &missing);
+    std::fs::remove_file(format!("{run}/policy.safetensors")).unwrap();
+    let output = ecrl(&["export", &run, "--format", "onnx", "--policy", "final"]);
+    assert!(!output.status.success());
+    assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
+}

@@ -23,6 +23,21 @@ pub struct Evaluation {
     pub feasible: bool,
     /// The share of episodes that kept every constraint.
     pub feasible_share: f64,
+    /// Every episode.
+    pub each: Vec<EpisodeEvaluation>,
+}
+
+/// One episode of an evaluation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EpisodeEvaluation {
+    /// The state it started in, as [`Env::capture`] gives it.
+    pub start: Vec<f64>,
+    /// Its return.
+    pub reward: f64,
+    /// Its length.
+    pub steps: usize,
+    /// J_C of every constraint.
+    pub constraints: Vec<f64>,
 }
 
 /// How one constraint was kept.
@@ -41,16 +56,23 @@ pub struct ConstraintEvaluation {
 /// Plays `episodes` episodes with the mean action, in the given environments, one for each thread.
 pub fn evaluate(
     actor: &Mlp,
-    envs: Vec<Box<dyn Env>>,
+    mut envs: Vec<Box<dyn Env>>,
     episodes: usize,
     seed: u64,
 ) -> Result<Evaluation, rayon::ThreadPoolBuildError> {
     const STREAM: u64 = 1000; // apart from all streams of training
     let constraints: Vec<Constraint> = envs[0].spec().constraints.clone();
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(envs.len()).build()?;
-    let stage = Stage::new(envs);
+    let mut start = |ticket: &Ticket| {
+        let env = &mut envs[0];
+        let mut obs = vec![0.0; env.spec().observation];
+        env.reset(&mut cmdp::rng(ticket.key), &mut obs);
+        env.capture()
+    };
     let tickets: Vec<Ticket> =
         (0..episodes as u64).map(|i| Ticket { actor, key: [seed, STREAM, 0, i] }).collect();
+    let starts: Vec<Vec<f64>> = tickets.iter().map(&mut start).collect();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(envs.len()).build()?;
+    let stage = Stage::new(envs);
     let played = pool.install(|| stage.play(&tickets, Choice::Mean));
     let rewards: Vec<f64> = played.iter().map(|r| r.episode.reward()).collect();
     let steps: Vec<f64> = played.iter().map(|r| r.episode.steps() as f64).collect();
@@ -74,6 +96,16 @@ pub fn evaluate(
         feasible: evaluated.iter().all(|c| c.mean <= c.threshold),
         constraints: evaluated,
         feasible_share: kept as f64 / episodes as f64,
+        each: starts
+            .into_iter()
+            .zip(&played)
+            .map(|(start, rollout)| EpisodeEvaluation {
+                start,
+                reward: rollout.episode.reward(),
+                steps: rollout.episode.steps(),
+                constraints: rollout.episode.constraint_values(),
+            })
+            .collect(),
     })
 }
 

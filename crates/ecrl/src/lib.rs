@@ -9,6 +9,7 @@
 //! - [`rollout`]: playing episodes on all threads.
 //! - [`checkpoint`]: the whole state of a run, for going on with it.
 //! - [`record`], [`policy`], [`run`], [`tensorboard`]: what a run leaves on disk.
+//! - [`evaluate`], [`export`]: what a policy is worth, and how others load it.
 //! - [`grid`]: experiments of many runs.
 //! - [`bench`]: how fast it learns.
 //!
@@ -21,6 +22,7 @@ pub mod config;
 pub mod constraint;
 pub mod evaluate;
 mod evolution;
+pub mod export;
 pub mod grid;
 mod on_policy;
 pub mod policy;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cmdp::EnvSpec;
 use nets::store::{Store, StoreError};
-use nets::{Activation, Mlp};
+use nets::{Activation, Mlp, gaussian};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format; raised when an older program would misread a newer file.
@@ -129,8 +129,8 @@ impl Policy {
         store.to_bytes()
     }
 
-    /// Reads a policy for a task.
-    pub fn load(path: &Path, spec: &EnvSpec) -> Result<Self, PolicyError> {
+    /// Reads a policy, whatever its task.
+    pub fn open(path: &Path) -> Result<Self, PolicyError> {
         let owned = || path.to_owned();
         let bytes =
             std::fs::read(path).map_err(|error| PolicyError::Read { path: owned(), error })?;
@@ -143,16 +143,50 @@ impl Policy {
             let (found, program) = (about.format, about.program);
             return Err(PolicyError::Format { path: owned(), found, program });
         }
-        if about.task != spec.name {
-            let (found, expected) = (about.task, spec.name.clone());
-            return Err(PolicyError::Task { path: owned(), found, expected });
-        }
-        let sizes = [&[spec.observation], &about.hidden[..], &[2 * spec.action]].concat();
+        let last = format!("actor.{}.weight", about.hidden.len());
+        let size = |name: &str, i: usize| {
+            let size = tensors.shape(name).and_then(|shape| shape.get(i).copied());
+            size.filter(|&n| n > 0).ok_or_else(|| store(StoreError::Missing(name.into())))
+        };
+        let (inputs, outputs) = (size("actor.0.weight", 1)?, size(&last, 0)?);
+        let sizes = [&[inputs], &about.hidden[..], &[outputs]].concat();
         for (layer, pair) in sizes.windows(2).enumerate() {
             // Before memory is taken for what the header claims.
             tensors.get(&format!("actor.{layer}.weight"), &[pair[1], pair[0]]).map_err(store)?;
         }
         let actor = tensors.mlp("actor", &sizes, about.activation).map_err(store)?;
         Ok(Self { actor, about })
+    }
+
+    /// Reads a policy for a task.
+    pub fn load(path: &Path, spec: &EnvSpec) -> Result<Self, PolicyError> {
+        let policy = Self::open(path)?;
+        if policy.about.task != spec.name {
+            let (found, expected) = (policy.about.task, spec.name.clone());
+            return Err(PolicyError::Task { path: path.to_owned(), found, expected });
+        }
+        let sizes = policy.actor.sizes();
+        let (inputs, outputs) = (sizes[0], sizes[sizes.len() - 1]);
+        if (inputs, outputs) != (spec.observation, 2 * spec.action) {
+            let error = StoreError::Shape {
+                name: "actor".into(),
+                found: vec![inputs, outputs],
+                expected: vec![spec.observation, 2 * spec.action],
+            };
+            return Err(PolicyError::Store { path: path.to_owned(), error });
+        }
+        Ok(policy)
+    }
+
+    /// The action it takes, without noise.
+    pub fn act(&self, observation: &[f32]) -> Result<Vec<f32>, StoreError> {
+        let sizes = self.actor.sizes();
+        if observation.len() != sizes[0] {
+            let (found, expected) = (vec![observation.len()], vec![sizes[0]]);
+            return Err(StoreError::Shape { name: "observation".into(), found, expected });
+        }
+        let (mut action, mut scratch) = (vec![0.0; sizes[sizes.len() - 1] / 2], Vec::new());
+        gaussian::act(self.actor.forward_one(observation, &mut scratch), None, &mut action);
+        Ok(action)
     }
 }

@@ -196,8 +196,8 @@ fn pack<'a>(from: Matrix, width: usize, lines: &'a mut Vec<Line>) -> &'a [f32] {
                 }
             }
         } else if from.col_stride == 1 {
-            for (to, from) in panel.chunks_exact_mut(width).zip(data.chunks(from.row_stride)) {
-                to.copy_from_slice(&from[..width]);
+            for (row, to) in panel.chunks_exact_mut(width).enumerate() {
+                to.copy_from_slice(&data[row * from.row_stride..][..width]);
             }
         } else {
             for column in 0..width {
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn products_of_every_layout_kernel_and_odd_sizes() {
         for (m, n, k) in
-            [(1, 1, 1), (5, 3, 7), (17, 33, 65), (64, 1, 256), (31, 12, 300), (150, 48, 200)]
+            [(1, 1, 1), (5, 3, 7), (20, 64, 1), (64, 20, 1), (17, 33, 65), (64, 1, 256), (31, 12, 300), (150, 48, 200)]
         {
             let (a, b) = (sequence(m * k, 1), sequence(k * n, 2));
             let (bias, y) = (sequence(n, 3), sequence(m * n, 4));

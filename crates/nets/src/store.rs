@@ -74,6 +74,11 @@ impl Store {
         self.tensors.keys().map(String::as_str)
     }
 
+    /// One tensor's shape.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.tensors.get(name).map(|(shape, _)| &shape[..])
+    }
+
     /// One tensor's numbers, which must have this shape and be finite.
     pub fn get(&self, name: &str, shape: &[usize]) -> Result<&[f32], StoreError> {
         let (found, numbers) =

@@ -1,0 +1,55 @@
+//! `ecrl export`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use cmdp::{Constraint, Env as _};
+use ecrl::policy::Policy;
+use ecrl::{export, run};
+use robots::{COSTS, Robot, Task};
+
+use crate::eval::Which;
+use crate::failure::Failure;
+
+#[derive(Args)]
+pub struct ExportArgs {
+    /// The run directory
+    run: PathBuf,
+    /// The form
+    #[arg(long, value_enum)]
+    format: Format,
+    /// Which of the run's policies
+    #[arg(long, value_enum, default_value = "best")]
+    policy: Which,
+    /// The file [default: policy.FORMAT]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// For ONNX Runtime and most else: observation to action, any number of rows
+    Onnx,
+    /// The tensors as they are, with the head [mean, log deviation]
+    Safetensors,
+    /// Plain numbers, layer by layer: needs no library
+    Json,
+}
+
+pub fn export(args: ExportArgs, output: &mut impl Write) -> Result<(), Failure> {
+    let config = run::read_config(&args.run)?;
+    let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
+    let robot = Robot::new(Task::find(&config.task)?, constraints)?;
+    let policy = Policy::load(&args.run.join(args.policy.file()), robot.spec())?;
+    let (bytes, extension) = match args.format {
+        Format::Onnx => (export::onnx(&policy), "onnx"),
+        Format::Safetensors => (policy.to_bytes(), "safetensors"),
+        Format::Json => (export::json(&policy).into_bytes(), "json"),
+    };
+    let out = args.out.unwrap_or_else(|| format!("policy.{extension}").into());
+    std::fs::write(&out, &bytes)
+        .map_err(|error| Failure::run(format!("{}: {error}", out.display())))?;
+    writeln!(output, "wrote {}: {} bytes", out.display(), bytes.len())?;
+    Ok(())
+}
