@@ -185,22 +185,21 @@ impl Experiment {
             }
         }
         let done = self.count(|state| *state == State::Done);
-        writeln!(
-            output,
-            "{} runs in {}: {done} done, {} at a time with {} thread{} each",
+        let header = format!(
+            "{} runs in {}: {done} done, {} at a time with {} thread{} each\n",
             self.jobs.len(),
             self.out.display(),
             self.slots,
             self.share,
             if self.share == 1 { "" } else { "s" }
-        )?;
-        output.flush()?;
+        );
+        print(&header, output);
         let mut screen = Screen { live: io::stdout().is_terminal(), lines: 0 };
         let mut drawn = None::<Instant>;
         let mut told = false;
         loop {
             if !stop.asked() {
-                self.start_some(&screen, output)?;
+                self.start_some(&screen, output);
             } else if !std::mem::replace(&mut told, true) {
                 self.running.iter().for_each(|running| running.stop());
             }
@@ -209,13 +208,13 @@ impl Experiment {
                 break;
             }
             if screen.live && drawn.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
-                screen.draw(&self.overview(), output)?;
+                screen.draw(&self.overview(), output);
                 drawn = Some(Instant::now());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         if screen.live {
-            screen.draw(&self.overview(), output)?;
+            screen.draw(&self.overview(), output);
         }
         self.close(stop, output)
     }
@@ -225,7 +224,7 @@ impl Experiment {
     }
 
     /// Starts runs while there are slots.
-    fn start_some(&mut self, screen: &Screen, output: &mut impl Write) -> Result<(), Failure> {
+    fn start_some(&mut self, screen: &Screen, output: &mut impl Write) {
         for job in 0..self.jobs.len() {
             if self.running.len() >= self.slots {
                 break;
@@ -238,22 +237,25 @@ impl Experiment {
             if run::in_use(&path) {
                 continue;
             }
-            let before = run::progress(&path, self.jobs[job].config.steps).0;
+            let (before, finished) = run::progress(&path, self.jobs[job].config.steps);
+            if finished {
+                self.states[job] = State::Done;
+                continue;
+            }
             match self.spawn(&self.jobs[job], &path) {
                 Ok(child) => {
                     let begun = Instant::now();
                     self.running.push(Running { job, child, begun, before, steps: before });
                     self.states[job] = State::Running;
                     let word = if before > 0 { "resumed" } else { "started" };
-                    screen.line(&format!("{word}  {}", self.jobs[job].name), output)?;
+                    screen.line(&format!("{word}  {}", self.jobs[job].name), output);
                 }
                 Err(reason) => {
-                    screen.line(&format!("failed   {}: {reason}", self.jobs[job].name), output)?;
+                    screen.line(&format!("failed   {}: {reason}", self.jobs[job].name), output);
                     self.states[job] = State::Failed(reason);
                 }
             }
         }
-        Ok(())
     }
 
     fn spawn(&self, job: &Job, path: &Path) -> Result<Child, String> {
@@ -312,9 +314,10 @@ impl Experiment {
             let seconds = begun.elapsed().as_secs_f64();
             self.taken += taken.saturating_sub(*before);
             let state = if status.success() && finished {
-                screen.line(&format!("done     {name} in {}", duration(seconds)), output)?;
+                screen.line(&format!("done     {name} in {}", duration(seconds)), output);
                 State::Done
-            } else if stop.asked() {
+            } else if stop.asked() || run::in_use(&path) {
+                // Somebody else was faster: look again later.
                 State::Waiting
             } else {
                 let log = self.out.join("logs").join(format!("{name}.txt"));
@@ -325,7 +328,7 @@ impl Experiment {
                 if path.is_dir() {
                     let _ = fs::write(path.join(run::FAILURE), format!("{reason}\n"));
                 }
-                screen.line(&format!("failed   {name}: {reason}"), output)?;
+                screen.line(&format!("failed   {name}: {reason}"), output);
                 State::Failed(reason)
             };
             self.states[*job] = state;
@@ -341,8 +344,8 @@ impl Experiment {
         let mut columns: Vec<String> = Vec::new();
         for (job, state) in self.jobs.iter().zip(&self.states) {
             let Config { task, seed, .. } = &job.config;
-            let column =
-                job.name[task.len() + 1..].trim_end_matches(&format!("-{seed}")).to_owned();
+            let column = &job.name[task.len() + 1..];
+            let column = column.strip_suffix(&format!("-{seed}")).unwrap_or(column).to_owned();
             if !columns.contains(&column) {
                 columns.push(column.clone());
             }
@@ -410,16 +413,15 @@ impl Experiment {
         let program = std::env::var("ECRL_COMMAND").unwrap_or_else(|_| "ecrl".into());
         let out = self.out.display();
         let done = self.count(|state| *state == State::Done);
-        writeln!(output, "{done} of {} runs done in {out}", self.jobs.len())?;
+        let mut text = format!("{done} of {} runs done in {out}\n", self.jobs.len());
         if done > 0 {
-            writeln!(output, "next:\n  {program} report {out}    curves, table, statistics")?;
+            text += &format!("next:\n  {program} report {out}    curves, table, statistics\n");
         }
-        output.flush()?;
         if let Some(signal) = stop.signal() {
-            writeln!(output, "the same command again goes on")?;
-            output.flush()?;
+            print(&(text + "the same command again goes on\n"), output);
             return Err(Failure::stopped(signal));
         }
+        print(&text, output);
         let failed = self.jobs.iter().zip(&self.states).find_map(|(job, state)| match state {
             State::Failed(reason) => Some(format!("{}: {reason}", job.name)),
             _ => None,
@@ -432,8 +434,11 @@ impl Experiment {
     }
 }
 
-/// Whether two configurations differ in nothing but the number of steps.
+/// Whether one run is the other, or its beginning or continuation.
 fn same_but_steps(there: &Config, wanted: &Config) -> bool {
+    if there.steps != wanted.steps && wanted.length_matters() {
+        return false;
+    }
     // Constraints are written out in the run's own file.
     let constraints = |config: &Config| {
         cmdp::Constraint::parse_all(&config.constraints, &robots::COSTS)
@@ -452,23 +457,24 @@ struct Screen {
 }
 
 impl Screen {
-    fn draw(&mut self, lines: &[String], output: &mut impl Write) -> Result<(), Failure> {
+    fn draw(&mut self, lines: &[String], output: &mut impl Write) {
+        let mut text = String::new();
         if self.lines > 0 {
-            write!(output, "\x1b[{}A", self.lines)?;
+            text += &format!("\x1b[{}A", self.lines);
         }
-        for line in lines {
-            writeln!(output, "\x1b[2K{line}")?;
-        }
-        write!(output, "\x1b[J")?;
+        lines.iter().for_each(|line| text += &format!("\x1b[2K{line}\n"));
         self.lines = lines.len();
-        Ok(output.flush()?)
+        print(&(text + "\x1b[J"), output);
     }
 
-    fn line(&self, text: &str, output: &mut impl Write) -> Result<(), Failure> {
+    fn line(&self, text: &str, output: &mut impl Write) {
         if !self.live {
-            writeln!(output, "{text}")?;
-            output.flush()?;
+            print(&format!("{text}\n"), output);
         }
-        Ok(())
     }
+}
+
+/// Nobody may read any more (a closed pipe, a full disk): the experiment goes on in silence.
+fn print(text: &str, output: &mut impl Write) {
+    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
 }

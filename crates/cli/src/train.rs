@@ -108,6 +108,7 @@ pub fn resume(args: ResumeArgs, output: &mut impl Write) -> Result<(), Failure> 
     let every = Every::parse(&args.drive.checkpoint_every)?;
     let mut config = run::read_config(path)?;
     let lock = Lock::take(path)?;
+    let config_steps = config.steps;
     if let Some(steps) = &args.steps {
         config.steps = count(steps)? as u64;
     }
@@ -119,6 +120,13 @@ pub fn resume(args: ResumeArgs, output: &mut impl Write) -> Result<(), Failure> 
     let restored = checkpoints.read(&mut trainer)?;
     let begun = restored.is_some();
     let restored = restored.unwrap_or_default();
+    if begun && config_steps != trainer.config().steps && trainer.config().length_matters() {
+        eprintln!(
+            "warning: the learning rate falls with the length of the run: this is not the same as a \
+             run of {} steps from the start",
+            trainer.config().steps
+        );
+    }
     let run = RunDir::resume(path, trainer.constraints(), &restored.logs, lock)?;
     run.save_config(trainer.config())?;
     run.note_origin(&Origin::here(threads(args.drive.threads)))?;
@@ -428,7 +436,7 @@ impl<'a, W: Write> Progress<'a, W> {
         if self.quiet || !self.bar.is_hidden() {
             return;
         }
-        let speed = (steps - before) as f64 / since.elapsed().as_secs_f64();
+        let speed = steps.saturating_sub(before) as f64 / since.elapsed().as_secs_f64();
         let left = duration(self.steps.saturating_sub(steps) as f64 / speed);
         let total = self.steps;
         let line = format!("{steps:>9}/{total} steps  {speed:.0}/s  eta {left}  {text}\n");

@@ -8,7 +8,7 @@ use cmdp::nearest;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::algorithm::{ALGORITHMS, Algorithm};
+use crate::algorithm::{ALGORITHMS, Algorithm, Learner};
 use crate::ppo::PpoConfig;
 use crate::sac::SacConfig;
 
@@ -350,6 +350,12 @@ impl Config {
             };
             ConfigError::UnknownAlgorithm { name: self.algorithm.clone(), hint }
         })
+    }
+
+    /// Whether a run of more steps is another run from the start on.
+    pub fn length_matters(&self) -> bool {
+        let on_policy = self.algorithm().is_ok_and(|a| matches!(a.learner, Learner::Ppo { .. }));
+        on_policy && self.ppo.lr_decay
     }
 
     /// The values that differ from the defaults, as assignments; but for what every run is given:

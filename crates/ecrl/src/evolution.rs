@@ -290,7 +290,10 @@ impl Method for Evolution {
             .map(|(slot, actor)| store.mlp_like(&format!("population{slot}"), actor))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|e| e.to_string())?;
-        if state.descents.len() != population.len() || !state.lagrange.fits(&self.state.lagrange) {
+        let slots = [state.injected, state.first, state.last];
+        let beyond = slots.iter().flatten().any(|&slot| slot >= population.len());
+        let fits = state.lagrange.fits(&self.state.lagrange);
+        if state.descents.len() != population.len() || beyond || !fits {
             return Err("its population has another size".into());
         }
         if !self.replay.restore(replay.segments, replay.len, replay.next) {

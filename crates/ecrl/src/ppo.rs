@@ -623,7 +623,9 @@ impl Sample {
             }
         }
 
-        let mut d_log_sigma = vec![-config.entropy_coef as f32; actions];
+        // The cost alone: no room for entropy either.
+        let entropy_coef = if recovery { 0.0 } else { config.entropy_coef };
+        let mut d_log_sigma = vec![-entropy_coef as f32; actions];
         for (row, slope) in slopes.iter().enumerate() {
             for j in 0..actions {
                 let at = row * actions + j;
@@ -637,7 +639,7 @@ impl Sample {
         let held = ratios.iter().filter(|ratio| !(low..=high).contains(*ratio)).count();
         let figures = Figures {
             critic: 0.0,
-            actor: loss - config.entropy_coef * entropy,
+            actor: loss - entropy_coef * entropy,
             entropy,
             kl: -moved.iter().map(|&x| f64::from(x)).sum::<f64>() / count,
             clipped: held as f64 / count,

@@ -141,8 +141,11 @@ impl RunDir {
         }
         let lock = Lock::take(path)?;
         clear(path).map_err(io)?;
-        Self::open(path, constraints, &[], lock)
-            .and_then(|run| run.save_config(config).map(|()| run))
+        // The configuration first: with it, even a run killed right here can be resumed.
+        let file = path.join(CONFIG);
+        write_whole(&file, config.to_toml().as_bytes())
+            .map_err(|error| RunError::Io { path: file, error })
+            .and_then(|()| Self::open(path, constraints, &[], lock))
             .inspect_err(|_| {
                 // What was begun must not look like a run.
                 let _ = clear(path);
@@ -165,6 +168,7 @@ impl RunDir {
         logs: &[(String, u64)],
         lock: Lock,
     ) -> Result<Self, RunError> {
+        let _ = fs::remove_file(path.join(FAILURE));
         let length = |name: &str| logs.iter().find(|log| log.0 == name).map_or(0, |log| log.1);
         let log = |name: &str| open_log(&path.join(name), length(name));
         let events = logs.iter().map(|log| &log.0).find(|name| name.starts_with(EVENTS));
@@ -431,7 +435,16 @@ fn lock(path: &Path) -> Result<File, RunError> {
         .write(true)
         .open(&file)
         .map_err(io)?;
-    match lock.try_lock() {
+    // Somebody may just be looking whether it is taken.
+    let mut locked = lock.try_lock();
+    for _ in 0..5 {
+        if locked.is_ok() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        locked = lock.try_lock();
+    }
+    match locked {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             let holder = fs::read_to_string(&file).unwrap_or_default();

@@ -421,9 +421,16 @@ mod tests {
 
     #[test]
     fn products_of_every_layout_kernel_and_odd_sizes() {
-        for (m, n, k) in
-            [(1, 1, 1), (5, 3, 7), (20, 64, 1), (64, 20, 1), (17, 33, 65), (64, 1, 256), (31, 12, 300), (150, 48, 200)]
-        {
+        for (m, n, k) in [
+            (1, 1, 1),
+            (5, 3, 7),
+            (20, 64, 1),
+            (64, 20, 1),
+            (17, 33, 65),
+            (64, 1, 256),
+            (31, 12, 300),
+            (150, 48, 200),
+        ] {
             let (a, b) = (sequence(m * k, 1), sequence(k * n, 2));
             let (bias, y) = (sequence(n, 3), sequence(m * n, 4));
             for (a, b) in [

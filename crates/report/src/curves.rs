@@ -224,14 +224,15 @@ pub fn table(groups: &Groups, rng: &mut Rng) -> Vec<Row> {
 
 /// Σ max(0, J_C - ε)·steps over the learner's sampled episodes of every generation.
 fn cumulative_violation(run: &Run, constraint: usize) -> f64 {
-    let mut before = 0;
-    let mut sum = 0.0;
+    let (mut before, mut excess, mut sum) = (0, 0.0, 0.0);
     for g in &run.generations {
-        let steps = (g.env_steps - before) as f64;
+        let steps = g.env_steps.saturating_sub(before) as f64;
         before = g.env_steps;
-        let value = g.rollout_cost.as_ref().and_then(|costs| costs.get(constraint));
-        let excess = value.map_or(0.0, |v| v - run.constraints[constraint].threshold);
-        sum += excess.max(0.0) * steps;
+        // While no episode ends, the last ones that did must do.
+        if let Some(value) = g.rollout_cost.as_ref().and_then(|costs| costs.get(constraint)) {
+            excess = (value - run.constraints[constraint].threshold).max(0.0);
+        }
+        sum += excess * steps;
     }
     sum
 }

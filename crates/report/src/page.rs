@@ -234,13 +234,11 @@ fn copies(run: &Run) -> String {
     frame.svg("small", &svg)
 }
 
-fn lines(
-    run: &Run,
-    title: &str,
-    value: &dyn Fn(&Generation) -> Option<f64>,
-    other: Option<&dyn Fn(&Generation) -> Option<f64>>,
-) -> String {
-    let points = |value: &dyn Fn(&Generation) -> Option<f64>| -> Vec<(f64, f64)> {
+/// A figure of a generation.
+type Of<'a> = &'a dyn Fn(&Generation) -> Option<f64>;
+
+fn lines(run: &Run, title: &str, value: Of, other: Option<Of>) -> String {
+    let points = |value: Of| -> Vec<(f64, f64)> {
         run.generations.iter().filter_map(|g| Some((g.env_steps as f64, value(g)?))).collect()
     };
     let (first, second) = (points(value), other.map(points).unwrap_or_default());

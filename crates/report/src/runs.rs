@@ -152,9 +152,9 @@ fn read(path: &Path, costs: &[Cost]) -> Result<Run, ReportError> {
     };
     let taken = generations.last().map_or(0, |g| g.env_steps);
     let state = match fs::read_to_string(path.join(run::FAILURE)) {
+        _ if run::in_use(path) => State::Going,
+        _ if taken >= config.steps => State::Finished,
         Ok(reason) => State::Failed(reason.trim().to_owned()),
-        Err(_) if run::in_use(path) => State::Going,
-        Err(_) if taken >= config.steps => State::Finished,
         Err(_) => State::Unfinished,
     };
     let changes = config.changes();

@@ -22,10 +22,12 @@ mod bench;
 mod engine;
 mod replay;
 mod robot;
+mod scene;
 mod task;
 
 pub use bench::{Bench, Row};
 pub use engine::EngineError;
 pub use replay::{Replay, ReplayError};
 pub use robot::{Robot, RobotError};
+pub use scene::Shape;
 pub use task::{COSTS, MAX_STEPS, TASKS, Task, UnknownTask};

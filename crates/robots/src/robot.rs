@@ -82,6 +82,20 @@ impl Robot {
         (self.data.qpos(), self.data.qvel())
     }
 
+    /// Simulated seconds of a step.
+    pub fn seconds_per_step(&self) -> f64 {
+        self.model().opt().timestep * self.task.frame_skip as f64
+    }
+
+    pub(crate) fn model(&self) -> &MjModel {
+        self.data.model()
+    }
+
+    /// The positions and rotations of all shapes.
+    pub(crate) fn geometry(&self) -> (&[[f64; 3]], &[[f64; 9]]) {
+        (self.data.geom_xpos(), self.data.geom_xmat())
+    }
+
     /// Writes the compiled model as text, every float with all its digits: what the engine made of
     /// our MJCF.
     pub fn print_model(&self, path: &Path) -> Result<(), MjModelError> {
