@@ -8,12 +8,13 @@ Needs Debian's chromium and chromium-driver. Screenshots go to target/screenshot
 import json
 import pathlib
 import sys
+import time
 
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 SHOTS = pathlib.Path(__file__).parent.parent / "target/screenshots"
 
@@ -119,7 +120,61 @@ def report(page):
             driver.quit()
 
 
+def pixels(driver):
+    """The scene as the canvas holds it."""
+    return driver.execute_script("return document.getElementById('scene').toDataURL()")
+
+
+def playback(page):
+    for width, height, dark in [(1300, 850, False), (400, 800, True)]:
+        driver = browser(width, height, dark)
+        try:
+            opened(driver, page)
+            look = f"{page.stem}-{width}"
+            button, slider = driver.find_element(By.ID, "play"), driver.find_element(By.ID, "time")
+            assert button.text == "pause", "it plays at once"
+            step = lambda: int(slider.get_attribute("value"))
+            WebDriverWait(driver, 20).until(lambda _: step() > 3)
+            button.click()
+            assert button.text == "play"
+            still = step()
+            time.sleep(0.3)
+            assert step() == still, "paused"
+            colours = driver.execute_script(
+                "const c = document.getElementById('scene'), g = c.getContext('webgl'), n = c.width * c.height * 4;"
+                "const p = new Uint8Array(n); g.readPixels(0, 0, c.width, c.height, g.RGBA, g.UNSIGNED_BYTE, p);"
+                "const seen = new Set(); for (let i = 0; i < n; i += 4) seen.add(p[i] << 16 | p[i + 1] << 8 | p[i + 2]); return seen.size"
+            )
+            assert colours > 50, f"an empty canvas: {colours} colours"
+            before = pixels(driver)
+            last = int(slider.get_attribute("max"))
+            driver.execute_script(
+                "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))", slider, last // 2
+            )
+            assert step() == last // 2
+            middle = pixels(driver)
+            assert middle != before, "the robot does not move"
+            shot(driver, f"{look}-middle")
+            driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_RIGHT)
+            assert step() == last // 2 + 1
+            driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_LEFT)
+            assert pixels(driver) == middle, "the same step looks the same"
+            scene = driver.find_element(By.ID, "scene")
+            ActionChains(driver).drag_and_drop_by_offset(scene, 80, 30).perform()
+            assert pixels(driver) != middle, "dragging does not turn the view"
+            Select(driver.find_element(By.ID, "speed")).select_by_visible_text("4")
+            button.click()
+            WebDriverWait(driver, 20).until(lambda _: step() > last // 2 + 8)
+            texts = [e.text for e in driver.find_elements(By.CSS_SELECTOR, "figcaption")]
+            assert any("reward" in t for t in texts) and any("torque" in t for t in texts) and any("motor" in t for t in texts), texts
+            assert driver.execute_script("return document.documentElement.scrollWidth - window.innerWidth") <= 0
+            shot(driver, look)
+            quiet(driver)
+        finally:
+            driver.quit()
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        report(pathlib.Path(name))
+    for name in map(pathlib.Path, sys.argv[1:]):
+        (report if name.name == "index.html" else playback)(name)
         print(f"{name}: ok")

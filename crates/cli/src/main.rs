@@ -5,6 +5,7 @@ mod eval;
 mod export;
 mod failure;
 mod paper;
+mod play;
 mod report;
 mod tasks;
 mod train;
@@ -34,6 +35,8 @@ enum Command {
     Resume(train::ResumeArgs),
     /// Measure a trained policy: episodes with its mean action
     Eval(eval::EvalArgs),
+    /// Watch a trained policy: a page with the robot in 3-D, its reward, costs and actions
+    Play(play::PlayArgs),
     /// Write a trained policy for other programs
     Export(export::ExportArgs),
     /// List the tasks: sizes, time limit, costs with their usual thresholds
@@ -96,6 +99,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Train(args) => train::train(args, &mut output)?,
         Command::Resume(args) => train::resume(args, &mut output)?,
         Command::Eval(args) => eval::eval(args, &mut output)?,
+        Command::Play(args) => play::play(args, &mut output)?,
         Command::Export(args) => export::export(args, &mut output)?,
         Command::Tasks { json } => tasks::tasks(json, &mut output)?,
         Command::Algorithms => tasks::algorithms(&mut output)?,

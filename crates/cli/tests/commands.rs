@@ -783,6 +783,32 @@ fn bad_experiments_get_one_line() {
 }
 
 #[test]
+fn an_episode_becomes_a_page_of_its_own() {
+    let folder = Folder::new("play");
+    let run = folder.path("run");
+    train(&["ant", "--algo", "sac", "--out", &run]);
+    let page = folder.path("a.html");
+    let output = ecrl(&["play", &run, "--html", &page, "--episodes", "2", "--seed", "3"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The same episodes as those of eval.
+    let eval = ecrl(&["eval", &run, "--episodes", "2", "--seed", "3", "--json"]);
+    let eval: Value = serde_json::from_slice(&eval.stdout).unwrap();
+    for (line, episode) in stdout(&output).lines().zip(eval["each"].as_array().unwrap()) {
+        let (reward, steps) = (episode["reward"].as_f64().unwrap(), &episode["steps"]);
+        assert!(line.contains(&format!("reward {reward:.1} in {steps} steps")), "{line} {episode}");
+    }
+    for name in ["a.html", "a-2.html"] {
+        let text = std::fs::read_to_string(folder.path(name)).unwrap();
+        assert!(text.len() < 5_000_000 && text.contains("sac on ant"), "{name}: {}", text.len());
+    }
+    fails(
+        &["play", &folder.path("no")],
+        2,
+        &format!("{} is not a run: it holds no config.toml", folder.path("no")),
+    );
+}
+
+#[test]
 fn policies_are_exported_in_every_form() {
     let folder = Folder::new("export");
     let run = folder.path("run");

@@ -53,6 +53,12 @@ pub struct ConstraintEvaluation {
     pub threshold: f64,
 }
 
+/// The key of all randomness of an evaluation's episode.
+pub fn key(seed: u64, episode: u64) -> [u64; 4] {
+    const STREAM: u64 = 1000; // apart from all streams of training
+    [seed, STREAM, 0, episode]
+}
+
 /// Plays `episodes` episodes with the mean action, in the given environments, one for each thread.
 pub fn evaluate(
     actor: &Mlp,
@@ -60,7 +66,6 @@ pub fn evaluate(
     episodes: usize,
     seed: u64,
 ) -> Result<Evaluation, rayon::ThreadPoolBuildError> {
-    const STREAM: u64 = 1000; // apart from all streams of training
     let constraints: Vec<Constraint> = envs[0].spec().constraints.clone();
     let mut start = |ticket: &Ticket| {
         let env = &mut envs[0];
@@ -69,7 +74,7 @@ pub fn evaluate(
         env.capture()
     };
     let tickets: Vec<Ticket> =
-        (0..episodes as u64).map(|i| Ticket { actor, key: [seed, STREAM, 0, i] }).collect();
+        (0..episodes as u64).map(|i| Ticket { actor, key: key(seed, i) }).collect();
     let starts: Vec<Vec<f64>> = tickets.iter().map(&mut start).collect();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(envs.len()).build()?;
     let stage = Stage::new(envs);

@@ -4,6 +4,7 @@
 pub mod curves;
 pub mod figure;
 mod page;
+pub mod playback;
 pub mod runs;
 pub mod stats;
 
