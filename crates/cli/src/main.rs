@@ -9,6 +9,7 @@ mod play;
 mod report;
 mod tasks;
 mod train;
+mod video;
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ enum Command {
     Resume(train::ResumeArgs),
     /// Measure a trained policy: episodes with its mean action
     Eval(eval::EvalArgs),
-    /// Watch a trained policy: a page with the robot in 3-D, its reward, costs and actions
+    /// Watch a trained policy: a page with the robot in 3-D, or a video
     Play(play::PlayArgs),
     /// Write a trained policy for other programs
     Export(export::ExportArgs),

@@ -1,7 +1,7 @@
 //! `ecrl play`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cmdp::{Aggregate, Constraint, Env as _, Episode};
@@ -13,6 +13,7 @@ use robots::{COSTS, Robot, Task};
 
 use crate::eval::Which;
 use crate::failure::Failure;
+use crate::video::Video;
 
 #[derive(Args)]
 pub struct PlayArgs {
@@ -27,9 +28,13 @@ pub struct PlayArgs {
     /// The seed of the start states: the same as in `ecrl eval`
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The page; further episodes get -2, -3, ... before the extension
-    #[arg(long, default_value = "play.html")]
-    html: PathBuf,
+    /// Write a page to watch it in a browser; further episodes get -2, -3, ... before the extension
+    /// [default: play.html, unless there is a --video]
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write a video: .mp4, .webm or .gif. Needs ffmpeg, and EGL to render without a display
+    #[arg(long, value_name = "FILE")]
+    video: Option<PathBuf>,
 }
 
 pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
@@ -38,35 +43,60 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
     let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
     let mut robot = Robot::new(task, constraints)?;
     let policy = Policy::load(&args.run.join(args.policy.file()), robot.spec())?;
+    let html = match (&args.html, &args.video) {
+        (None, None) => Some(PathBuf::from("play.html")),
+        (html, _) => html.clone(),
+    };
+    if let Some(video) = &args.video {
+        Video::check(video)?;
+    }
     for episode in 0..args.episodes {
         let key = evaluate::key(args.seed, episode.into());
-        let (playback, result) = record(&mut robot, &policy, key);
-        let path = match episode {
-            0 => args.html.clone(),
-            n => {
-                let stem = args.html.file_stem().unwrap_or_default().to_string_lossy();
-                let end = args.html.extension().unwrap_or_default().to_string_lossy();
-                args.html.with_file_name(format!("{stem}-{}.{end}", n + 1))
-            }
+        let mut video = match &args.video {
+            Some(path) => Some(Video::new(&numbered(path, episode), &robot)?),
+            None => None,
         };
-        let page = playback.page();
-        std::fs::write(&path, &page)
-            .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
-        writeln!(
-            output,
-            "{}: reward {:.1} in {} steps, {}; {:.1} MB, open it in a browser",
-            path.display(),
+        let (playback, result) = record(&mut robot, &policy, key, &mut video)?;
+        let told = format!(
+            "reward {:.1} in {} steps, {}",
             result.reward(),
             result.steps(),
-            if result.is_feasible() { "every constraint kept" } else { "a constraint broken" },
-            page.len() as f64 / 1e6
-        )?;
+            if result.is_feasible() { "every constraint kept" } else { "a constraint broken" }
+        );
+        if let Some(video) = video {
+            let (path, frames) = video.finish()?;
+            writeln!(output, "{}: {told}; {frames} frames", path.display())?;
+        }
+        if let Some(html) = &html {
+            let path = numbered(html, episode);
+            let page = playback.page();
+            std::fs::write(&path, &page)
+                .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+            let megabytes = page.len() as f64 / 1e6;
+            let path = path.display();
+            writeln!(output, "{path}: {told}; {megabytes:.1} MB, open it in a browser")?;
+        }
     }
     Ok(())
 }
 
+/// The file of an episode: the first has the name as given, then come -2, -3, ...
+fn numbered(path: &Path, episode: u32) -> PathBuf {
+    if episode == 0 {
+        return path.to_owned();
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let end = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{}.{end}", episode + 1))
+}
+
 /// Plays one episode with the mean action.
-fn record(robot: &mut Robot, policy: &Policy, key: [u64; 4]) -> (Playback<robots::Shape>, Episode) {
+fn record(
+    robot: &mut Robot,
+    policy: &Policy,
+    key: [u64; 4],
+    video: &mut Option<Video>,
+) -> Result<(Playback<robots::Shape>, Episode), Failure> {
     let spec = robot.spec().clone();
     let mut episode = Episode::new(&spec.constraints);
     let mut obs = vec![0.0; spec.observation];
@@ -99,8 +129,11 @@ fn record(robot: &mut Robot, policy: &Policy, key: [u64; 4]) -> (Playback<robots
         let each = playback.constraints.iter_mut().zip(&costs);
         each.for_each(|(watched, cost)| watched.costs.push(*cost));
         playback.actions.push(action);
+        if let Some(video) = video {
+            video.step(robot, &episode)?;
+        }
         if step.is_last() {
-            return (playback, episode);
+            return Ok((playback, episode));
         }
     }
 }

@@ -809,6 +809,26 @@ fn an_episode_becomes_a_page_of_its_own() {
 }
 
 #[test]
+fn a_video_that_cannot_be_made_gets_one_line() {
+    let folder = Folder::new("video");
+    let run = folder.path("run");
+    train(&["hopper", "--algo", "sac", "--out", &run]);
+    let kind = "--video is 'a.avi'; expected .mp4, .webm or .gif";
+    fails(&["play", &run, "--video", "a.avi"], 2, kind);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ecrl"));
+    let output = command
+        .args(["play", &run, "--video", &folder.path("a.mp4")])
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    // Without EGL it does not even come to ffmpeg.
+    let message = String::from_utf8(output.stderr).unwrap();
+    let expected = ["error: cannot start ffmpeg, which --video needs: ", "error: cannot render: "];
+    assert!(expected.iter().any(|start| message.starts_with(start)), "{message}");
+    assert_eq!((output.status.code(), message.lines().count()), (Some(1), 1));
+}
+
+#[test]
 fn policies_are_exported_in_every_form() {
     let folder = Folder::new("export");
     let run = folder.path("run");

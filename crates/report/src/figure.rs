@@ -237,19 +237,60 @@ pub fn ordered(styles: &BTreeMap<String, Style>) -> Vec<(&String, &Style)> {
     all
 }
 
+/// What draws an SVG, with a font: none need be installed.
+pub struct Painter(usvg::Options<'static>);
+
+impl Painter {
+    /// Loads the font.
+    pub fn new() -> Result<Self, String> {
+        let mut options = usvg::Options::default();
+        let fonts = options.fontdb_mut();
+        fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
+        let family = fonts.faces().next().map(|face| face.families[0].0.clone());
+        fonts.set_sans_serif_family(family.ok_or("no font")?);
+        Ok(Self(options))
+    }
+
+    fn paint(&self, svg: &str, scale: f32) -> Result<tiny_skia::Pixmap, String> {
+        let tree = usvg::Tree::from_str(svg, &self.0).map_err(|e| e.to_string())?;
+        let size = tree.size().to_int_size().scale_by(scale).ok_or("no size")?;
+        let mut pixels = tiny_skia::Pixmap::new(size.width(), size.height()).ok_or("no memory")?;
+        resvg::render(&tree, tiny_skia::Transform::from_scale(scale, scale), &mut pixels.as_mut());
+        Ok(pixels)
+    }
+
+    /// Writes lines of text into the upper left corner of a picture: red, green, blue, row after
+    /// row.
+    pub fn write(&self, picture: &mut [u8], width: usize, lines: &[String]) -> Result<(), String> {
+        let height = 10 + 18 * lines.len();
+        let mut svg = format!(
+            r##"<svg xmlns="http://www.w3.org/2000/svg" width="300" height="{height}" font-family="sans-serif" font-size="14"><rect width="300" height="{height}" fill="#000" opacity=".55"/>"##
+        );
+        for (i, line) in lines.iter().enumerate() {
+            let y = 19 + 18 * i;
+            let _ = write!(svg, r##"<text x="9" y="{y}" fill="#fff">{}</text>"##, escape(line));
+        }
+        let over = self.paint(&(svg + "</svg>"), 1.0)?;
+        for (y, row) in over.pixels().chunks_exact(over.width() as usize).enumerate() {
+            for (x, pixel) in row.iter().enumerate().take(width) {
+                let Some(under) = picture.get_mut(3 * (y * width + x)..3 * (y * width + x) + 3)
+                else {
+                    break;
+                };
+                let rest = 255 - u32::from(pixel.alpha());
+                let colours = [pixel.red(), pixel.green(), pixel.blue()];
+                for (under, over) in under.iter_mut().zip(colours) {
+                    *under = (u32::from(over) + u32::from(*under) * rest / 255).min(255) as u8;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// An SVG as PNG, twice as large.
 pub fn png(svg: &str) -> Result<Vec<u8>, String> {
-    let mut options = usvg::Options::default();
-    let fonts = options.fontdb_mut();
-    // No font need be installed.
-    fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
-    let family = fonts.faces().next().map(|face| face.families[0].0.clone());
-    fonts.set_sans_serif_family(family.ok_or("no font")?);
-    let tree = usvg::Tree::from_str(svg, &options).map_err(|e| e.to_string())?;
-    let size = tree.size().to_int_size().scale_by(2.0).ok_or("no size")?;
-    let mut pixels = tiny_skia::Pixmap::new(size.width(), size.height()).ok_or("no memory")?;
-    resvg::render(&tree, tiny_skia::Transform::from_scale(2.0, 2.0), &mut pixels.as_mut());
-    pixels.encode_png().map_err(|e| e.to_string())
+    Painter::new()?.paint(svg, 2.0)?.encode_png().map_err(|e| e.to_string())
 }
 
 /// Round numbers between two, about `count` of them.

@@ -19,6 +19,7 @@
 //! ```
 
 mod bench;
+mod camera;
 mod engine;
 mod replay;
 mod robot;
@@ -26,6 +27,7 @@ mod scene;
 mod task;
 
 pub use bench::{Bench, Row};
+pub use camera::{Camera, CameraError};
 pub use engine::EngineError;
 pub use replay::{Replay, ReplayError};
 pub use robot::{Robot, RobotError};

@@ -15,7 +15,7 @@ use crate::task::{COSTS, MAX_STEPS, Task};
 const PHYSICS: u32 = MjtState::mjSTATE_INTEGRATION as u32;
 
 /// The torso: the first body after the world in every model.
-const TORSO: usize = 1;
+pub(crate) const TORSO: usize = 1;
 
 /// A robot under any number of constraints on [`COSTS`].
 ///
@@ -89,6 +89,10 @@ impl Robot {
 
     pub(crate) fn model(&self) -> &MjModel {
         self.data.model()
+    }
+
+    pub(crate) fn data_mut(&mut self) -> &mut MjData<&'static MjModel> {
+        &mut self.data
     }
 
     /// The positions and rotations of all shapes.
