@@ -35,6 +35,9 @@ pub struct PlayArgs {
     /// Write a video: .mp4, .webm or .gif. Needs ffmpeg, and EGL to render without a display
     #[arg(long, value_name = "FILE")]
     video: Option<PathBuf>,
+    /// Show it in MuJoCo's own viewer; needs a display, and a program built with `--features window`
+    #[arg(long)]
+    window: bool,
 }
 
 pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
@@ -43,6 +46,9 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
     let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
     let mut robot = Robot::new(task, constraints)?;
     let policy = Policy::load(&args.run.join(args.policy.file()), robot.spec())?;
+    if args.window {
+        return in_window(&args, robot, &policy);
+    }
     let html = match (&args.html, &args.video) {
         (None, None) => Some(PathBuf::from("play.html")),
         (html, _) => html.clone(),
@@ -78,6 +84,39 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Plays the episodes in a window, as fast as the robot moves.
+#[cfg(feature = "window")]
+fn in_window(args: &PlayArgs, mut robot: Robot, policy: &Policy) -> Result<(), Failure> {
+    let mut window = robots::Window::open(&robot).map_err(Failure::run)?;
+    let step_time = std::time::Duration::from_secs_f64(robot.seconds_per_step());
+    let mut obs = vec![0.0; robot.spec().observation];
+    let mut costs = vec![0.0; robot.spec().constraints.len()];
+    for episode in 0..args.episodes {
+        robot.reset(&mut cmdp::rng(evaluate::key(args.seed, episode.into())), &mut obs);
+        let mut due = std::time::Instant::now();
+        loop {
+            if !window.show(&mut robot).map_err(Failure::run)? {
+                return Ok(());
+            }
+            due += step_time;
+            std::thread::sleep(due.saturating_duration_since(std::time::Instant::now()));
+            let seen: Vec<f32> = obs.iter().map(|&x| x as f32).collect();
+            let action = policy.act(&seen).expect("a policy of this robot");
+            if robot.step(&action, &mut obs, &mut costs).is_last() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "window"))]
+fn in_window(_args: &PlayArgs, _robot: Robot, _policy: &Policy) -> Result<(), Failure> {
+    Err(Failure::input(
+        "this program was built without a window: expected one built with ECRL_FEATURES=window",
+    ))
 }
 
 /// The file of an episode: the first has the name as given, then come -2, -3, ...

@@ -42,6 +42,7 @@ fn metadata(policy: &Policy) -> Vec<(&'static str, String)> {
     let about = &policy.about;
     let mut all = vec![
         ("program", about.program.clone()),
+        ("exported_by_commit", env!("ECRL_COMMIT").to_owned()),
         ("task", about.task.clone()),
         ("algorithm", about.algorithm.clone()),
         ("seed", about.seed.to_string()),

@@ -25,6 +25,8 @@ mod replay;
 mod robot;
 mod scene;
 mod task;
+#[cfg(feature = "window")]
+mod window;
 
 pub use bench::{Bench, Row};
 pub use camera::{Camera, CameraError};
@@ -33,3 +35,5 @@ pub use replay::{Replay, ReplayError};
 pub use robot::{Robot, RobotError};
 pub use scene::Shape;
 pub use task::{COSTS, MAX_STEPS, TASKS, Task, UnknownTask};
+#[cfg(feature = "window")]
+pub use window::{Window, WindowError};
