@@ -126,22 +126,19 @@ fn curve(runs: &[&Run], metric: Metric, steps: f64, band: Band, rng: &mut Rng) -
         if values.is_empty() {
             continue;
         }
-        let mean = stats::mean(&values);
+        let (n, mean) = (values.len(), stats::mean(&values));
         let (low, high) = match band {
-            _ if values.len() == 1 => (mean, mean),
+            _ if n == 1 => (mean, mean),
             Band::Deviation => {
                 let deviation = stats::deviation(&values);
                 (mean - deviation, mean + deviation)
             }
             Band::Bootstrap => {
-                let n = values.len();
                 let statistic = |scores: &[stats::Scores]| stats::mean(&scores[0][0]);
                 let estimate = stats::bootstrap(&[&vec![values]], statistic, REPEATS / 4, rng);
-                debug_assert!(n > 1);
                 (estimate.low, estimate.high)
             }
         };
-        let n = tests.iter().filter(|t| stats::interpolate(t, step).is_some()).count();
         points.push(Point { step, mean, low, high, n });
     }
     points
