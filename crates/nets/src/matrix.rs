@@ -79,14 +79,16 @@ pub fn multiply(out: &mut [f32], a: Matrix, b: Matrix, then: Then) {
         out.iter_mut().for_each(|x| *x += bias[0]);
         return;
     }
-    SCRATCH.with_borrow_mut(|[packed_a, packed_b]| {
-        pulp::Arch::new().dispatch(Multiply { out, a, b, then, packed_a, packed_b });
-    });
+    // Taken out: a thread that waits for others may begin another product meanwhile.
+    let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
+    let [packed_a, packed_b] = &mut scratch;
+    pulp::Arch::new().dispatch(LayOut { out, a, b, then, packed_a, packed_b }).share();
+    SCRATCH.with_borrow_mut(|all| all.push(scratch));
 }
 
 thread_local! {
     /// Where operands are laid out for the kernel. It grows to the largest product and stays.
-    static SCRATCH: RefCell<[Vec<Line>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+    static SCRATCH: RefCell<Vec<[Vec<Line>; 2]>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A cache line, so that no vector of a packed operand lies across two of them.
@@ -104,12 +106,8 @@ fn numbers(lines: &mut Vec<Line>, len: usize) -> &mut [f32] {
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), len) }
 }
 
-/// The product by tiles: a few rows of `a` times two vectors' width of `b`, all sums of a tile in
-/// registers.
-///
-/// `b` is copied into panels of that width, so that it streams from the second-level cache while the
-/// first holds a few rows of `a`. `a` is read where it lies, unless its rows are not contiguous.
-struct Multiply<'a> {
+/// A product whose operands are yet to be laid out for the kernel.
+struct LayOut<'a> {
     out: &'a mut [f32],
     a: Matrix<'a>,
     b: Matrix<'a>,
@@ -118,42 +116,111 @@ struct Multiply<'a> {
     packed_b: &'a mut Vec<Line>,
 }
 
-impl pulp::WithSimd for Multiply<'_> {
+impl<'a> pulp::WithSimd for LayOut<'a> {
+    type Output = Rows<'a>;
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(self, _: S) -> Rows<'a> {
+        let Self { out, a, b, then, packed_a, packed_b } = self;
+        let (m, n, k) = (a.rows, b.cols, a.cols);
+        let (tile, width) = (tile_rows::<S>(), 2 * S::F32_LANES);
+        // Where few rows pass by, packing costs more than it brings.
+        let (b, b_step, b_panel) = match m > 2 * tile || n % width != 0 || b.col_stride != 1 {
+            true => (pack(b, width, packed_b), width, k * width),
+            false => (b.data, b.row_stride, width),
+        };
+        let (packed, a, a_row, a_tile) = match a.col_stride {
+            1 => (false, a.data, a.row_stride, a.row_stride * tile),
+            _ => (true, pack(a.transposed(), tile, packed_a), 1, k * tile),
+        };
+        Rows { m, n, k, a, packed, tile, a_row, a_tile, b, b_step, b_panel, out, then }
+    }
+}
+
+/// AVX-512 has registers for twice the rows.
+const fn tile_rows<S: pulp::Simd>() -> usize {
+    if S::F32_LANES >= 16 { 12 } else { 6 }
+}
+
+/// Some rows of a product, by tiles: a few rows of `a` times two vectors' width of `b`, all sums of
+/// a tile in registers.
+///
+/// `b` lies in panels of that width, so that it streams from the second-level cache while the first
+/// holds a few rows of `a`. `a` is read where it lies, unless its rows are not contiguous.
+struct Rows<'a> {
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &'a [f32],
+    /// Whether numbers of a row of `a` lie `tile` apart, or one after the other.
+    packed: bool,
+    tile: usize,
+    /// From one row of a tile to the next.
+    a_row: usize,
+    /// From one tile to the next.
+    a_tile: usize,
+    b: &'a [f32],
+    b_step: usize,
+    b_panel: usize,
+    out: &'a mut [f32],
+    then: Then<'a>,
+}
+
+impl Rows<'_> {
+    /// Computes the rows, and leaves some to any thread of the pool that has nothing to do: threads
+    /// are seldom equally fast, on a shared machine least of all.
+    fn share(self) {
+        // Some 25 microseconds: less is not worth handing over.
+        const MULTIPLICATIONS: usize = 1 << 20;
+        let tiles = self.m.div_ceil(self.tile);
+        let small = self.m * self.n * self.k < 2 * MULTIPLICATIONS;
+        let alone = rayon::current_thread_index().is_none() || rayon::current_num_threads() == 1;
+        if tiles < 2 || small || alone {
+            return pulp::Arch::new().dispatch(self);
+        }
+        let (first, second) = self.split_at(tiles / 2);
+        rayon::join(|| first.share(), || second.share());
+    }
+
+    /// The rows of the first tiles, and the rest.
+    fn split_at(self, tiles: usize) -> (Self, Self) {
+        let (rows, numbers) = (tiles * self.tile, tiles * self.tile * self.n);
+        let (out, rest) = self.out.split_at_mut(numbers);
+        let (then, rest_then) = match self.then {
+            Then::WherePositive(y) => {
+                let (y, rest) = y.split_at(numbers);
+                (Then::WherePositive(y), Then::WherePositive(rest))
+            }
+            then => (then, then),
+        };
+        let rest_a = &self.a[tiles * self.a_tile..];
+        let rest = Self { m: self.m - rows, a: rest_a, out: rest, then: rest_then, ..self };
+        (Self { m: rows, a: self.a, out, then, ..rest }, rest)
+    }
+}
+
+impl pulp::WithSimd for Rows<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: pulp::Simd>(self, simd: S) {
-        // AVX-512 has registers for twice the rows.
-        match (self.a.col_stride == 1, S::F32_LANES >= 16) {
-            (true, false) => self.tiles::<S, 6, 1>(simd),
-            (false, false) => self.tiles::<S, 6, 6>(simd),
-            (true, true) => self.tiles::<S, 12, 1>(simd),
-            (false, true) => self.tiles::<S, 12, 12>(simd),
+        match (self.packed, tile_rows::<S>()) {
+            (false, 6) => self.compute::<S, 6, 1>(simd),
+            (true, 6) => self.compute::<S, 6, 6>(simd),
+            (false, _) => self.compute::<S, 12, 1>(simd),
+            (true, _) => self.compute::<S, 12, 12>(simd),
         }
     }
 }
 
-impl Multiply<'_> {
-    /// Tiles of up to `ROWS` rows. Numbers of a row of `a` lie `STEP` apart: one after the other
-    /// where `a` lies, or `ROWS` apart where it was packed.
+impl Rows<'_> {
+    /// Tiles of up to `ROWS` rows; numbers of a row of `a` lie `STEP` apart.
     #[inline(always)]
-    fn tiles<S: pulp::Simd, const ROWS: usize, const STEP: usize>(self, simd: S) {
-        let Self { out, a, b, then, packed_a, packed_b } = self;
-        let (m, n, k) = (a.rows, b.cols, a.cols);
-        let width = 2 * S::F32_LANES;
-        // Where few rows pass by, packing costs more than it brings.
-        let (b, b_step, b_panel) = match m > 2 * ROWS || n % width != 0 || b.col_stride != 1 {
-            true => (pack(b, width, packed_b), width, k * width),
-            false => (b.data, b.row_stride, width),
-        };
-        let (a, a_row) = match STEP {
-            1 => (a.data, a.row_stride),
-            _ => (pack(a.transposed(), ROWS, packed_a), 1),
-        };
-        let a_group = if STEP == 1 { a_row * ROWS } else { ROWS * k };
+    fn compute<S: pulp::Simd, const ROWS: usize, const STEP: usize>(self, simd: S) {
+        let Self { m, n, k, a, a_row, a_tile, b, b_step, b_panel, out, then, .. } = self;
         let mut row = 0;
         while row < m {
-            let a_start = row / ROWS * a_group + row % ROWS * a_row;
+            let a_start = row / ROWS * a_tile + row % ROWS * a_row;
             // SAFETY: `a` holds the rows of a tile, and `b` its columns, filled up to `width`. So
             // does the place where the tile is stored.
             row += unsafe {
