@@ -6,8 +6,8 @@
 //! - [`gaussian`]: the tanh-squashed Gaussian policy head.
 //! - [`store`]: named tensors on disk, as safetensors.
 //!
-//! Nothing here allocates once its buffers exist. Nothing depends on the number of threads: whoever
-//! wants two threads runs two independent pieces.
+//! Nothing here allocates once its buffers exist. Called in a pool of threads, a large product leaves
+//! rows to those that have nothing to do; no bit of any result depends on it.
 
 mod adam;
 pub mod gaussian;

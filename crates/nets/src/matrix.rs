@@ -121,9 +121,17 @@ impl<'a> pulp::WithSimd for LayOut<'a> {
 
     #[inline(always)]
     fn with_simd<S: pulp::Simd>(self, _: S) -> Rows<'a> {
+        self.by::<S>(tile_rows::<S>())
+    }
+}
+
+impl<'a> LayOut<'a> {
+    /// For tiles of so many rows.
+    #[inline(always)]
+    fn by<S: pulp::Simd>(self, tile: usize) -> Rows<'a> {
         let Self { out, a, b, then, packed_a, packed_b } = self;
         let (m, n, k) = (a.rows, b.cols, a.cols);
-        let (tile, width) = (tile_rows::<S>(), 2 * S::F32_LANES);
+        let width = 2 * S::F32_LANES;
         // Where few rows pass by, packing costs more than it brings.
         let (b, b_step, b_panel) = match m > 2 * tile || n % width != 0 || b.col_stride != 1 {
             true => (pack(b, width, packed_b), width, k * width),
@@ -455,6 +463,9 @@ impl pulp::WithSimd for DotRows<'_> {
 
 #[cfg(test)]
 mod tests {
+    use pulp::Simd as _;
+    use rayon::prelude::*;
+
     use super::*;
 
     fn sequence(count: usize, seed: usize) -> Vec<f32> {
@@ -472,16 +483,17 @@ mod tests {
     }
 
     /// The kernel for AVX-512, on whatever is here.
-    struct Tall<'a>(Multiply<'a>);
+    struct Tall<'a>(LayOut<'a>);
 
     impl pulp::WithSimd for Tall<'_> {
         type Output = ();
 
         #[inline(always)]
         fn with_simd<S: pulp::Simd>(self, simd: S) {
-            match self.0.a.col_stride {
-                1 => self.0.tiles::<S, 12, 1>(simd),
-                _ => self.0.tiles::<S, 12, 12>(simd),
+            let rows = self.0.by::<S>(12);
+            match rows.packed {
+                false => rows.compute::<S, 12, 1>(simd),
+                true => rows.compute::<S, 12, 12>(simd),
             }
         }
     }
@@ -520,9 +532,10 @@ mod tests {
                     let [found, narrowest, tall] = &mut results;
                     multiply(found, a, b, then);
                     let [packed_a, packed_b] = &mut [Vec::new(), Vec::new()];
-                    let job = Multiply { out: narrowest, a, b, then, packed_a, packed_b };
-                    pulp::WithSimd::with_simd(job, pulp::Scalar::new());
-                    let job = Multiply { out: tall, a, b, then, packed_a, packed_b };
+                    let scalar = pulp::Scalar::new();
+                    let job = LayOut { out: narrowest, a, b, then, packed_a, packed_b };
+                    scalar.vectorize(scalar.vectorize(job));
+                    let job = LayOut { out: tall, a, b, then, packed_a, packed_b };
                     pulp::Arch::new().dispatch(Tall(job));
                     for (kernel, out) in results.iter().enumerate() {
                         for (i, x) in out.iter().enumerate() {
@@ -547,6 +560,33 @@ mod tests {
             let a = &a[row * 50..(row + rows) * 50];
             multiply(&mut some, Matrix::new(a, rows, 50), b, Then::Store);
             assert_eq!(some, all[row * 40..(row + rows) * 40]);
+        }
+    }
+
+    #[test]
+    fn products_shared_by_threads_have_the_same_bits() {
+        let (m, n, k) = (203, 250, 256);
+        let (a, b) = (sequence(m * k, 1), sequence(k * n, 2));
+        let (bias, y, b) = (sequence(n, 3), sequence(m * n, 4), Matrix::new(&b, k, n));
+        let jobs: Vec<(Matrix, Then)> = [Matrix::new(&a, m, k), Matrix::new(&a, k, m).transposed()]
+            .into_iter()
+            .flat_map(|a| {
+                [Then::Store, Then::Bias(&bias), Then::BiasRelu(&bias), Then::WherePositive(&y)]
+                    .map(|then| (a, then))
+            })
+            .collect();
+        let product = |&(a, then): &(Matrix, Then)| {
+            let mut out = vec![f32::NAN; m * n];
+            multiply(&mut out, a, b, then);
+            out
+        };
+        let alone: Vec<Vec<f32>> = jobs.iter().map(product).collect();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        for _ in 0..20 {
+            // One after the other, which leaves rows to idle threads; then all at once, so that a
+            // thread that waits for its rows begins another product.
+            assert!(pool.install(|| jobs.iter().map(product).collect::<Vec<_>>()) == alone);
+            assert!(pool.install(|| jobs.par_iter().map(product).collect::<Vec<_>>()) == alone);
         }
     }
 
