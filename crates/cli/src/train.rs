@@ -502,6 +502,7 @@ impl<'a, W: Write> Progress<'a, W> {
         }
         let policy = if trainer.best().is_some() { "" } else { " --policy final" };
         writeln!(o, "  {program} eval {path}{policy}    how good the policy is")?;
+        writeln!(o, "  {program} play {path}{policy}    watch it")?;
         if config.steps < 1_000_000 && trainer.grad_steps() > 0 {
             // With a replay buffer, updates take the time, and they begin late: count by them.
             let done = match trainer.replay() {
