@@ -3,14 +3,14 @@
 //! Each episode draws its own randomness from a key, so results do not depend on which thread plays
 //! it or when.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use cmdp::{Env, Episode, Rng};
 use nets::{Mlp, gaussian};
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
-use rayon::prelude::*;
 
 use crate::replay::{Replay, Transition};
 
@@ -92,16 +92,21 @@ impl Stage {
 
     /// Plays all tickets on the current thread pool; the episodes come back in the same order.
     pub fn play(&self, tickets: &[Ticket], choice: Choice) -> Vec<Rollout> {
-        tickets
-            .par_iter()
-            .with_max_len(1)
-            .map(|ticket| {
-                let seat = rayon::current_thread_index().unwrap_or(0) % self.envs.len();
-                // A panic elsewhere is reported there; the environment is reset here anyway.
-                let mut env = self.envs[seat].lock().unwrap_or_else(|e| e.into_inner());
-                play(&mut **env, ticket, choice)
-            })
-            .collect()
+        let next = AtomicUsize::new(0);
+        let played: Vec<OnceLock<Rollout>> = tickets.iter().map(|_| OnceLock::new()).collect();
+        // Not by stealing: a thread whose environment waits for others must not begin a second
+        // episode in it.
+        rayon::broadcast(|thread| {
+            let Some(env) = self.envs.get(thread.index()) else { return };
+            // A panic elsewhere is reported there; the environment is reset here anyway.
+            let mut env = env.lock().unwrap_or_else(|e| e.into_inner());
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                let Some((ticket, place)) = tickets.get(i).zip(played.get(i)) else { return };
+                place.get_or_init(|| play(&mut **env, ticket, choice));
+            }
+        });
+        played.into_iter().map(|rollout| rollout.into_inner().expect("every ticket")).collect()
     }
 }
 

@@ -691,10 +691,11 @@ mod tests {
         let replay = filled(500);
         let train = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let config = SacConfig { hidden: vec![64, 64], batch: 101, ..SacConfig::default() };
+            // Large enough for threads to share single products.
+            let config = SacConfig { batch: 101, ..SacConfig::default() };
             let mut sac = Sac::new(config, 3, 2, &mut cmdp::rng([1; 4]));
             pool.install(|| {
-                for i in 0..50 {
+                for i in 0..20 {
                     sac.update(&replay, &mut [cmdp::rng([i, 0, 0, 0]), cmdp::rng([i, 0, 0, 1])]);
                 }
             });

@@ -235,7 +235,7 @@ impl Rows<'_> {
                 let tiles = Tiles {
                     k,
                     n,
-                    a: a.as_ptr().add(a_start),
+                    a: a.as_ptr().wrapping_add(a_start),
                     a_row,
                     b: b.as_ptr(),
                     b_step,
@@ -315,14 +315,13 @@ impl Tiles<'_> {
         let width = 2 * S::F32_LANES;
         // The compiler must not know that the rows lie evenly, or it computes each address from
         // the last, again and again, and the multipliers wait.
-        // SAFETY: `a` holds these rows.
-        let start = |row: usize| black_box(unsafe { self.a.add(row * self.a_row) });
+        let start = |row: usize| black_box(self.a.wrapping_add(row * self.a_row));
         let rows: [_; ROWS] = std::array::from_fn(start);
         for (panel, column) in (0..n).step_by(width).enumerate() {
             let mut sums = [[simd.splat_f32s(0.0); 2]; ROWS];
             // SAFETY: the panel has `k` rows of `width` numbers, and so many has each row of `a`.
             unsafe {
-                let mut b = self.b.add(panel * self.b_panel);
+                let mut b = self.b.wrapping_add(panel * self.b_panel);
                 for i in 0..k {
                     let [left, right] = b.cast::<[S::f32s; 2]>().read_unaligned();
                     for (sums, row) in sums.iter_mut().zip(rows) {
@@ -578,9 +577,9 @@ mod tests {
         let product = |&(a, then): &(Matrix, Then)| {
             let mut out = vec![f32::NAN; m * n];
             multiply(&mut out, a, b, then);
-            out
+            out.iter().map(|x| x.to_bits()).collect()
         };
-        let alone: Vec<Vec<f32>> = jobs.iter().map(product).collect();
+        let alone: Vec<Vec<u32>> = jobs.iter().map(product).collect();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         for _ in 0..20 {
             // One after the other, which leaves rows to idle threads; then all at once, so that a
