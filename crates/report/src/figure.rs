@@ -190,7 +190,9 @@ pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>) -> String {
     }
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let width = 330.0 * columns.len() as f64;
-    let per_row = ((width / 190.0) as usize).max(1);
+    let longest = styles.keys().map(|label| label.chars().count()).max().unwrap_or(0);
+    let slot = 56.0 + 6.5 * longest as f64;
+    let per_row = ((width / slot) as usize).max(1);
     let legend = 24.0 + 18.0 * styles.len().div_ceil(per_row) as f64;
     let height = 220.0 * rows as f64 + legend;
     let mut svg = format!(
@@ -205,7 +207,7 @@ pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>) -> String {
         }
     }
     for (i, (label, style)) in ordered(styles).into_iter().enumerate() {
-        let x = 16.0 + 190.0 * (i % per_row) as f64;
+        let x = 16.0 + slot * (i % per_row) as f64;
         let y = 220.0 * rows as f64 + 16.0 + 18.0 * (i / per_row) as f64;
         let _ = write!(
             svg,
