@@ -35,7 +35,7 @@ pub struct UpdateReport {
     pub ms_per_update: f64,
     /// Matrix arithmetic achieved in updates, in GFLOPS.
     pub gflops: f64,
-    /// `gemm-f32`, the kernel of the crate `gemm`, multiplying 512×256×256 on as many threads, in GFLOPS.
+    /// The kernel of the crate `gemm` multiplying 512×256×256 on as many threads, in GFLOPS.
     pub gemm_peak_gflops: f64,
     /// Achieved over peak.
     pub ratio: f64,
@@ -60,7 +60,7 @@ pub fn update(threads: usize, rounds: usize) -> Result<UpdateReport, rayon::Thre
     let mut updates = |pool: &rayon::ThreadPool| {
         const REPEATS: usize = 10;
         pool.install(|| {
-            // The first ones after other threads had the cores are slower than any in training.
+            // The first ones after other threads had the cores are slower; training has no such.
             (0..3).for_each(|_| _ = sac.update(&replay, &mut rngs));
             let start = Instant::now();
             (0..REPEATS).for_each(|_| _ = sac.update(&replay, &mut rngs));
