@@ -418,11 +418,11 @@ impl Ppo {
         for trained in [policy].into_iter().chain(critics) {
             trained.gradient.iter_mut().for_each(|g| *g *= factor);
             trained.adam.set_learning_rate(rate);
-            trained.adam.step(trained.net.params_mut(), &trained.gradient);
+            trained.adam.step(trained.net.params_mut(), [&trained.gradient]);
         }
         d_log_sigma.iter_mut().for_each(|g| *g *= factor);
         sigma_adam.set_learning_rate(rate);
-        sigma_adam.step(log_sigma, d_log_sigma);
+        sigma_adam.step(log_sigma, [d_log_sigma]);
     }
 
     /// Takes what was learnt from into account in the normalisation, after its last update.

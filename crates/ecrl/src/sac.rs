@@ -24,6 +24,7 @@
 
 use cmdp::Rng;
 use nets::store::{Store, StoreError, mlp_tensors};
+use nets::threads::{awake, both};
 use nets::{Activation, Adam, Mlp, Tape, gaussian};
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
@@ -82,7 +83,6 @@ pub struct Sac {
     config: SacConfig,
     actor: Mlp,
     actor_adam: Adam,
-    actor_gradient: Vec<f32>,
     critics: [Critic; 2],
     halves: [Half; 2],
     inputs: Inputs<Vec<f32>>,
@@ -161,7 +161,6 @@ impl Sac {
         let rows = || vec![0.0; batch * (obs + action)];
         Self {
             actor_adam: Adam::new(actor.params().len(), config.actor_lr),
-            actor_gradient: vec![0.0; actor.params().len()],
             halves: [batch.div_ceil(2), batch / 2].map(|rows| Half::new(rows, obs, action, &actor)),
             inputs: Inputs { taken: rows(), next_drawn: rows(), drawn: rows() },
             target: vec![0.0; batch],
@@ -184,14 +183,21 @@ impl Sac {
     /// One update on a batch drawn from `replay`. All randomness comes from the two generators, one
     /// for each half of the batch.
     pub fn update(&mut self, replay: &Replay, rngs: &mut [Rng; 2]) -> Losses {
+        awake(|| {
+            self.draw(replay, rngs);
+            self.learn()
+        })
+    }
+
+    /// Fills the halves.
+    fn draw(&mut self, replay: &Replay, rngs: &mut [Rng; 2]) {
         let gamma = self.config.gamma as f32;
         let Self { halves: [a, b], inputs, actor, .. } = self;
         let ([first, second], [a_inputs, b_inputs]) = (rngs, inputs.halves(a.rows + b.rows));
-        rayon::join(
+        both(
             || a.draw(a_inputs, replay, gamma, first, actor),
             || b.draw(b_inputs, replay, gamma, second, actor),
         );
-        self.learn()
     }
 
     /// The update proper, on what the halves hold.
@@ -200,33 +206,24 @@ impl Sac {
         let (alpha, tau) = (config.alpha as f32, config.tau as f32);
         let log_probs = |half: &Half| half.log_prob.iter().map(|&x| f64::from(x)).sum::<f64>();
         let entropy = -halves.iter().map(log_probs).sum::<f64>() / config.batch as f64;
-        rayon::join(|| first.evaluate(inputs), || second.evaluate(inputs));
+        both(|| first.evaluate(inputs), || second.evaluate(inputs));
         let values = halves.iter().flat_map(Half::returns).zip(first.next.iter().zip(&second.next));
         for (target, ((reward, discount, log_prob), (q1, q2))) in target.iter_mut().zip(values) {
             *target = reward + discount * (q1.min(*q2) - alpha * log_prob);
         }
-        rayon::join(|| first.improve(inputs, target, tau), || second.improve(inputs, target, tau));
+        both(|| first.improve(inputs, target, tau), || second.improve(inputs, target, tau));
         let q = compare(first, second) / config.batch as f64;
-        rayon::join(|| first.back_to_actions(), || second.back_to_actions());
+        both(|| first.back_to_actions(), || second.back_to_actions());
         let critics = [&*first, &*second];
         let d_log_prob = alpha / config.batch as f32;
         let ([a, b], [a_inputs, b_inputs]) = (&mut *halves, inputs.halves(config.batch));
         let rest = a.rows;
-        rayon::join(
+        both(
             || a.back_to_actor(actor, a_inputs.drawn, critics, 0, d_log_prob),
             || b.back_to_actor(actor, b_inputs.drawn, critics, rest, d_log_prob),
         );
-        let gradient = &mut self.actor_gradient;
-        nets::simd(
-            #[inline(always)]
-            || {
-                let parts = a.actor_gradient.iter().zip(&b.actor_gradient);
-                for (sum, (a, b)) in gradient.iter_mut().zip(parts) {
-                    *sum = a + b;
-                }
-            },
-        );
-        self.actor_adam.step(self.actor.params_mut(), gradient);
+        let gradients = halves.each_ref().map(|half| &half.actor_gradient[..]);
+        self.actor_adam.step(self.actor.params_mut(), gradients);
 
         Losses {
             critic: [self.critics[0].loss, self.critics[1].loss],
@@ -649,7 +646,9 @@ mod tests {
             each.sum::<f64>() / batch
         };
         let expected = differences(&doubles(before.actor.params()), loss);
-        assert_gradient(&sac.actor_gradient, &expected, "actor");
+        let [first, rest] = sac.halves.each_ref().map(|half| &half.actor_gradient);
+        let gradient: Vec<f32> = first.iter().zip(rest).map(|(a, b)| a + b).collect();
+        assert_gradient(&gradient, &expected, "actor");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! - [`Adam`]: the optimiser, with Polyak averaging of a target network.
 //! - [`gaussian`]: the tanh-squashed Gaussian policy head.
 //! - [`store`]: named tensors on disk, as safetensors.
+//! - [`threads`]: two pieces of work on two threads that do not fall asleep.
 //!
 //! Nothing here allocates once its buffers exist. Called in a pool of threads, a large product leaves
 //! rows to those that have nothing to do; no bit of any result depends on it.
@@ -14,6 +15,7 @@ pub mod gaussian;
 pub mod matrix;
 mod mlp;
 pub mod store;
+pub mod threads;
 
 pub use adam::Adam;
 pub use mlp::{Activation, Mlp, Tape};

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
+use crate::threads::both;
+
 /// A read-only matrix in a flat slice.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<'a> {
@@ -187,7 +189,7 @@ impl Rows<'_> {
             return pulp::Arch::new().dispatch(self);
         }
         let (first, second) = self.split_at(tiles / 2);
-        rayon::join(|| first.share(), || second.share());
+        both(|| first.share(), || second.share());
     }
 
     /// The rows of the first tiles, and the rest.
