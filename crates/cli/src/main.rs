@@ -95,7 +95,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<(), Failure> {
-    let mut output = BufWriter::new(io::stdout().lock());
+    let mut output = BufWriter::new(io::stdout());
     match command {
         Command::Train(args) => train::train(args, &mut output)?,
         Command::Resume(args) => train::resume(args, &mut output)?,

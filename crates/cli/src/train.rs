@@ -84,7 +84,7 @@ pub struct ResumeArgs {
     drive: DriveArgs,
 }
 
-pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
+pub fn train(args: TrainArgs, output: &mut (impl Write + Send)) -> Result<(), Failure> {
     let mut config = config(&args)?;
     let task = Task::find(&config.task)?;
     let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
@@ -103,7 +103,7 @@ pub fn train(args: TrainArgs, output: &mut impl Write) -> Result<(), Failure> {
     Drive { trainer, run, checkpoints, every, stop, progress, last: Instant::now() }.run_on()
 }
 
-pub fn resume(args: ResumeArgs, output: &mut impl Write) -> Result<(), Failure> {
+pub fn resume(args: ResumeArgs, output: &mut (impl Write + Send)) -> Result<(), Failure> {
     let path = &args.run;
     let every = Every::parse(&args.drive.checkpoint_every)?;
     let mut config = run::read_config(path)?;
@@ -189,7 +189,7 @@ impl Every {
 }
 
 /// A run under way.
-struct Drive<'a, W: Write> {
+struct Drive<'a, W: Write + Send> {
     trainer: Trainer,
     run: RunDir,
     checkpoints: Checkpoints,
@@ -200,7 +200,7 @@ struct Drive<'a, W: Write> {
     last: Instant,
 }
 
-impl<W: Write> Drive<'_, W> {
+impl<W: Write + Send> Drive<'_, W> {
     fn run_on(mut self) -> Result<(), Failure> {
         let mut trained = Ok(());
         while trained.is_ok() && !self.trainer.is_done() && !self.stop.asked() {
@@ -362,7 +362,7 @@ impl Stop {
 }
 
 /// What the user sees while it trains: a bar on a terminal, lines elsewhere.
-struct Progress<'a, W: Write> {
+struct Progress<'a, W: Write + Send> {
     output: &'a mut W,
     quiet: bool,
     bar: ProgressBar,
@@ -373,7 +373,7 @@ struct Progress<'a, W: Write> {
     last_line: (Instant, u64),
 }
 
-impl<'a, W: Write> Progress<'a, W> {
+impl<'a, W: Write + Send> Progress<'a, W> {
     fn new(trainer: &Trainer, quiet: bool, output: &'a mut W) -> Self {
         let config = trainer.config();
         let bar = match !quiet && io::stdout().is_terminal() {

@@ -224,8 +224,7 @@ impl Method for Evolution {
     fn update(&mut self, arena: &Arena) -> Figures {
         let key = |half| [arena.config.seed, Stream::Update as u64, arena.grad_steps, half];
         let mut rngs = [cmdp::rng(key(0)), cmdp::rng(key(1))];
-        let (sac, replay) = (&mut self.sac, &self.replay);
-        let losses = arena.pool.install(|| sac.update(replay, &mut rngs));
+        let losses = self.sac.update(&self.replay, &mut rngs);
         Figures {
             critic: (losses.critic[0] + losses.critic[1]) / 2.0,
             actor: losses.actor,

@@ -220,8 +220,7 @@ impl Method for OnPolicy {
         let before = arena.env_steps - self.ppo.rows() as u64;
         let left = (1.0 - before as f64 / arena.config.steps as f64).max(0.0);
         let rate = config.lr * if config.lr_decay { left } else { 1.0 };
-        let ppo = &mut self.ppo;
-        let figures = arena.pool.install(|| ppo.update(rows, rate));
+        let figures = self.ppo.update(rows, rate);
         self.done += 1;
         figures
     }

@@ -21,6 +21,7 @@
 
 use cmdp::{Aggregate, Constraint, Rng};
 use nets::store::{Store, StoreError, mlp_tensors};
+use nets::threads::both;
 use nets::{Activation, Adam, Mlp, Tape};
 use serde::{Deserialize, Serialize};
 
@@ -378,7 +379,7 @@ impl Ppo {
     pub fn update(&mut self, rows: &[usize], rate: f64) -> Figures {
         let Self { config, policy, log_sigma, critics, observations, limits, batch, .. } = self;
         let input = gathered(&batch.obs, rows, observations);
-        let (sampled, critic_loss) = rayon::join(
+        let (sampled, critic_loss) = both(
             || {
                 let sample = Sample::new(batch, rows, log_sigma.len(), config);
                 policy.net.forward(&input, &mut policy.tape);

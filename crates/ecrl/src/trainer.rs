@@ -6,6 +6,7 @@
 //! that learn from what they have just played.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::time::Instant;
 
 use cmdp::{Constraint, ConstraintError, Env, EnvSpec};
@@ -80,7 +81,7 @@ pub(crate) trait Method: Any + Send {
     /// The first half of a generation: everybody plays.
     fn play(&mut self, arena: &mut Arena) -> Pending;
 
-    /// One of the updates that a generation asks for.
+    /// One of the updates that a generation asks for; called in the pool.
     fn update(&mut self, arena: &Arena) -> Figures;
 
     /// The end of a generation, after its last update; `means` are over its updates.
@@ -171,7 +172,7 @@ struct Counters {
 pub(crate) struct Arena {
     pub config: Config,
     pub spec: EnvSpec,
-    pub pool: rayon::ThreadPool,
+    pub pool: Arc<rayon::ThreadPool>,
     pub generation: u64,
     pub env_steps: u64,
     pub grad_steps: u64,
@@ -258,7 +259,7 @@ impl Trainer {
             arena: Arena {
                 config,
                 spec,
-                pool,
+                pool: Arc::new(pool),
                 stage: Stage::new(envs),
                 generation: 0,
                 env_steps: 0,
@@ -400,7 +401,7 @@ impl Trainer {
     /// and what comes of it is the same to the bit.
     pub fn generation(
         &mut self,
-        progress: &mut dyn FnMut(u64) -> bool,
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<Option<Generation>, TrainError> {
         Ok(if self.play_and_learn(progress)? { self.conclude() } else { None })
     }
@@ -409,7 +410,7 @@ impl Trainer {
     /// that was reached.
     pub fn play_and_learn(
         &mut self,
-        progress: &mut dyn FnMut(u64) -> bool,
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<bool, TrainError> {
         let mut pending = match self.pending.take() {
             Some(pending) => pending,
@@ -419,7 +420,9 @@ impl Trainer {
                 self.method.play(&mut self.arena)
             }
         };
-        let learnt = self.learn(&mut pending, progress);
+        // All at once: it takes as long as a small update to reach a thread of the pool.
+        let pool = Arc::clone(&self.arena.pool);
+        let learnt = pool.install(|| self.learn(&mut pending, progress));
         self.pending = Some(pending);
         learnt
     }
@@ -448,7 +451,7 @@ impl Trainer {
     fn learn(
         &mut self,
         pending: &mut Pending,
-        progress: &mut dyn FnMut(u64) -> bool,
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<bool, TrainError> {
         let start = Instant::now();
         let mut go_on = true;

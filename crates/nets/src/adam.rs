@@ -80,12 +80,16 @@ impl Adam {
         let moments = self.m.par_chunks_mut(PIECE).zip(self.v.par_chunks_mut(PIECE));
         let pieces = params.par_chunks_mut(PIECE).zip(moments).enumerate();
         pieces.for_each(|(i, (params, (m, v)))| {
-            let len = params.len();
-            let gradients = gradients.map(|gradient| &gradient[i * PIECE..][..len]);
+            let first = i * PIECE;
             simd(
                 #[inline(always)]
                 || {
+                    let len = params.len();
                     let (m, v) = (&mut m[..len], &mut v[..len]);
+                    let gradients = gradients.map(
+                        #[inline(always)]
+                        |gradient| &gradient[first..][..len],
+                    );
                     for i in 0..len {
                         let g = gradients[1..].iter().fold(gradients[0][i], |g, more| g + more[i]);
                         m[i] = BETA1 * m[i] + (1.0 - BETA1) * g;
