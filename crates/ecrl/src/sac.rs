@@ -14,7 +14,7 @@
 //!
 //! The work is split into pairs of independent pieces: half by half of the batch for the actor,
 //! critic by critic for the critics. Pairs run on two threads if there are two; whoever is done first
-//! takes rows of the other's matrix products, and nobody falls asleep before the update is done. Sums
+//! takes rows of the other's matrix products, and the second thread stays awake between the pieces. Sums
 //! over halves are taken in order, so the bits never depend on the threads. Only rows in which a critic
 //! is the smaller one are sent back through it. One tape serves all passes through a network: what is
 //! touched less often than the second-level cache forgets is slow.

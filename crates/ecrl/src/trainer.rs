@@ -398,7 +398,8 @@ impl Trainer {
     ///
     /// `progress` is told after every update how many steps have been taken and learnt from. Where
     /// it returns false, the generation pauses and `None` comes back; the next call goes on with it,
-    /// and what comes of it is the same to the bit.
+    /// and what comes of it is the same to the bit. It runs on a thread of the pool: the caller must
+    /// hold no lock that it needs, such as stdout's.
     pub fn generation(
         &mut self,
         progress: &mut (dyn FnMut(u64) -> bool + Send),

@@ -1,4 +1,4 @@
-//! Adam (Kingma & Ba, 2015), and Polyak averaging of a target network in the same pass.
+//! Adam (Kingma & Ba, 2015), and Polyak averaging of a target network in the same step.
 //!
 //! ```text
 //! m ← β₁m + (1-β₁)g     v ← β₂v + (1-β₂)g²
@@ -68,19 +68,19 @@ impl Adam {
         gradients: [&[f32]; N],
         target: Option<(&mut [f32], f32)>,
     ) {
-        // Some 10 microseconds: less is not worth handing to another thread.
-        const PIECE: usize = 1 << 14;
         let len = self.m.len();
+        // In a pool, some 10 microseconds: less is not worth handing to another thread.
+        let piece = if rayon::current_thread_index().is_some() { 1 << 14 } else { len.max(1) };
         let fits = params.len() == len && gradients.iter().all(|gradient| gradient.len() == len);
         assert!(fits, "parameters and gradient");
         self.steps += 1;
         let t = self.steps.min(i32::MAX as u64) as i32;
         let rate = (self.learning_rate / (1.0 - f64::from(BETA1).powi(t))) as f32;
         let root = (1.0 - f64::from(BETA2).powi(t)).sqrt() as f32;
-        let moments = self.m.par_chunks_mut(PIECE).zip(self.v.par_chunks_mut(PIECE));
-        let pieces = params.par_chunks_mut(PIECE).zip(moments).enumerate();
+        let moments = self.m.par_chunks_mut(piece).zip(self.v.par_chunks_mut(piece));
+        let pieces = params.par_chunks_mut(piece).zip(moments).enumerate();
         pieces.for_each(|(i, (params, (m, v)))| {
-            let first = i * PIECE;
+            let first = i * piece;
             simd(
                 #[inline(always)]
                 || {
@@ -100,7 +100,7 @@ impl Adam {
             );
         });
         if let Some((target, tau)) = target {
-            let pieces = target.par_chunks_mut(PIECE).zip(params.par_chunks(PIECE));
+            let pieces = target.par_chunks_mut(piece).zip(params.par_chunks(piece));
             pieces.for_each(|(target, params)| {
                 simd(
                     #[inline(always)]
@@ -140,5 +140,21 @@ mod tests {
         adam.step_with_target(&mut p, &[0.5, 0.0], &mut target, 0.25);
         assert!((p[0] - 0.9).abs() < 1e-6 && p[1] == -1.0);
         assert!((target[0] - 0.225).abs() < 1e-6 && target[1] == -0.25);
+    }
+
+    #[test]
+    fn pieces_shared_by_threads_have_the_same_bits() {
+        let ramp = |scale: f32| -> Vec<f32> { (0..40_000).map(|i| scale * i as f32).collect() };
+        let (a, b) = (ramp(1e-4), ramp(-3e-5));
+        let steps = || {
+            let mut adam = Adam::new(a.len(), 0.1);
+            let (mut p, mut target) = (ramp(1e-3), ramp(-1.0));
+            adam.step(&mut p, [&a, &b]);
+            adam.step_with_target(&mut p, &b, &mut target, 0.25);
+            (p, target)
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        // Outside of a pool, all is one piece.
+        assert!(pool.install(steps) == steps());
     }
 }
