@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn pieces_shared_by_threads_have_the_same_bits() {
-        let ramp = |scale: f32| -> Vec<f32> { (0..40_000).map(|i| scale * i as f32).collect() };
-        let (a, b) = (ramp(1e-4), ramp(-3e-5));
+        let wave = |by: f32| -> Vec<f32> { (0..40_000).map(|i| (by * i as f32).sin()).collect() };
+        let (a, b) = (wave(0.1), wave(0.7));
         let steps = || {
             let mut adam = Adam::new(a.len(), 0.1);
-            let (mut p, mut target) = (ramp(1e-3), ramp(-1.0));
+            let (mut p, mut target) = (wave(0.2), wave(0.3));
             adam.step(&mut p, [&a, &b]);
             adam.step_with_target(&mut p, &b, &mut target, 0.25);
             (p, target)
