@@ -159,3 +159,58 @@ fn play(env: &mut dyn Env, ticket: &Ticket, choice: Choice) -> Rollout {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cmdp::{EnvSpec, PointMass, StateError, Step};
+    use nets::Activation;
+
+    use super::*;
+
+    fn point_mass() -> PointMass {
+        PointMass::new(vec![]).unwrap()
+    }
+
+    /// An environment that leaves some of its work to other threads of the pool, and so waits there.
+    struct Waiting(PointMass);
+
+    impl Env for Waiting {
+        fn spec(&self) -> &EnvSpec {
+            self.0.spec()
+        }
+
+        fn reset(&mut self, rng: &mut Rng, obs: &mut [f64]) {
+            self.0.reset(rng, obs);
+        }
+
+        fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
+            let pause = || std::thread::sleep(Duration::from_micros(20));
+            rayon::join(pause, || self.0.step(action, obs, costs)).1
+        }
+
+        fn capture(&self) -> Vec<f64> {
+            self.0.capture()
+        }
+
+        fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
+            self.0.restore(state, obs)
+        }
+    }
+
+    #[test]
+    fn an_environment_may_wait_in_the_pool_it_is_played_in() {
+        let env = point_mass();
+        let sizes = [env.spec().observation, 8, 2 * env.spec().action];
+        let actor = Mlp::new(&sizes, Activation::Relu, &mut cmdp::rng([0; 4]));
+        let tickets: Vec<Ticket> =
+            (0..12).map(|i| Ticket { actor: &actor, key: [1, 2, 3, i] }).collect();
+        let played = |threads: usize, make: fn() -> Box<dyn Env>| -> Vec<Vec<f32>> {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let stage = Stage::new((0..threads).map(|_| make()).collect());
+            let rollouts = pool.install(|| stage.play(&tickets, Choice::Sample));
+            rollouts.into_iter().map(|rollout| rollout.obs).collect()
+        };
+        let expected = played(1, || Box::new(point_mass()));
+        assert!(played(3, || Box::new(Waiting(point_mass()))) == expected);
+    }
+}
