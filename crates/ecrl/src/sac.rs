@@ -14,10 +14,10 @@
 //!
 //! The work is split into pairs of independent pieces: half by half of the batch for the actor,
 //! critic by critic for the critics. Pairs run on two threads if there are two; whoever is done first
-//! takes rows of the other's matrix products, and the second thread stays awake between the pieces. Sums
-//! over halves are taken in order, so the bits never depend on the threads. Only rows in which a critic
-//! is the smaller one are sent back through it. One tape serves all passes through a network: what is
-//! touched less often than the second-level cache forgets is slow.
+//! takes rows of the other's matrix products, and the second thread stays awake between the pieces.
+//! Sums over halves are taken in order, so the bits never depend on the threads. Only rows in which a
+//! critic is the smaller one are sent back through it. One tape serves all passes through a network:
+//! what is touched less often than the second-level cache forgets is slow.
 //!
 //! 1. Haarnoja et al., Soft Actor-Critic, ICML 2018.
 //! 2. Fujimoto et al., Addressing Function Approximation Error in Actor-Critic Methods, ICML 2018.
