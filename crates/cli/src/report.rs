@@ -40,6 +40,6 @@ pub fn report(args: ReportArgs, output: &mut impl Write) -> Result<(), Failure> 
         writeln!(output, "note: {note}")?;
     }
     let out = args.out.display();
-    writeln!(output, "{} runs reported in {out}: open {out}/index.html", report.runs.len())?;
+    writeln!(output, "{} reported in {out}: open {out}/index.html", report.count())?;
     Ok(())
 }

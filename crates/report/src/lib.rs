@@ -91,6 +91,14 @@ impl Report {
         Ok(Self { panels, table, aggregates, improvements, notes, band, labels, runs })
     }
 
+    /// How many runs there are, in words.
+    pub fn count(&self) -> String {
+        match self.runs.len() {
+            1 => "1 run".into(),
+            n => format!("{n} runs"),
+        }
+    }
+
     /// Writes everything to a folder.
     pub fn write(&self, out: &Path) -> Result<(), ReportError> {
         let put = |name: &str, bytes: &[u8]| {

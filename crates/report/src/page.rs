@@ -40,18 +40,18 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
     for note in &report.notes {
         let _ = write!(notes, "<li class=\"note\">{}</li>", escape(note));
     }
-    let runs = report.runs.len();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>ecrl report</title><style>{css}</style></head><body>\
          <h1>Reward and constraints</h1>\
-         <p>{runs} runs. Curves are tests of the learner with its mean action; band: {}. \
+         <p>{}. Curves are tests of the learner with its mean action; band: {}. \
          A dashed line is a threshold: J_C must stay at or below it.</p><ul>{notes}</ul>{}\
          <h2>Learning curves</h2>{curves}<h2>Table</h2>{}<h2>Over all tasks</h2>{}\
          <h2>Evolution, run by run</h2>{}<h2>How to make this again</h2>{}\
          <script type=\"application/json\" id=\"data\">{data}</script><script>{js}</script>\
          </body></html>\n",
+        report.count(),
         report.band.text(),
         controls(report, styles),
         table(report),
@@ -145,6 +145,10 @@ fn aggregates(report: &Report) -> String {
         let [value, low, high] = [e.value, e.low, e.high].map(short);
         format!("{value} [{low}, {high}]")
     };
+    // Rewards are scaled by the runs at hand: of one algorithm alone they say nothing.
+    if report.improvements.is_empty() {
+        return "<p>For this, two algorithms need a finished run on every task.</p>".into();
+    }
     let mut html = String::from(
         "<div class=\"scroll\"><table><tr><th>algorithm</th><th></th><th>reward, IQM</th>\
          <th>violation, IQM</th></tr>",
@@ -161,21 +165,18 @@ fn aggregates(report: &Report) -> String {
     html += "</table></div><p>Interquartile means over all tasks and finished runs, with 95 % stratified \
              bootstrap intervals. Reward: 0 is the least and 1 the most of any run on the task. \
              Violation: \u{3a3} max(0, J_C \u{2212} \u{3b5})/\u{3b5}, less is better.</p>";
-    if !report.improvements.is_empty() {
-        html += "<div class=\"scroll\"><table><tr><th>A</th><th>B</th><th>P(A earns more)</th>\
-                 <th>P(A violates less)</th></tr>";
-        for i in &report.improvements {
-            let (a, b) = (escape(&i.a), escape(&i.b));
-            let _ = write!(
-                html,
-                "<tr data-algorithm=\"{a}\"><td>{a}</td><td>{b}</td><td>{}</td><td>{}</td></tr>",
-                text(&i.reward),
-                text(&i.violation)
-            );
-        }
-        html += "</table></div><p>Probability of improvement, averaged over tasks; a tie counts half.</p>";
+    html += "<div class=\"scroll\"><table><tr><th>A</th><th>B</th><th>P(A earns more)</th>\
+             <th>P(A violates less)</th></tr>";
+    for i in &report.improvements {
+        let (a, b) = (escape(&i.a), escape(&i.b));
+        let _ = write!(
+            html,
+            "<tr data-algorithm=\"{a}\"><td>{a}</td><td>{b}</td><td>{}</td><td>{}</td></tr>",
+            text(&i.reward),
+            text(&i.violation)
+        );
     }
-    html
+    html + "</table></div><p>Probability of improvement, averaged over tasks; a tie counts half.</p>"
 }
 
 /// The view of each run that has a population.

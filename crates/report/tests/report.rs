@@ -168,6 +168,21 @@ fn nothing_is_left_out_in_silence() {
 }
 
 #[test]
+fn one_algorithm_alone_is_compared_with_nothing() {
+    let folder = Folder::new("alone");
+    let page = || {
+        report(&folder.0).write(&folder.0.join("report")).unwrap();
+        std::fs::read_to_string(folder.0.join("report/index.html")).unwrap()
+    };
+    Fake::new("hopper", "ecrl", 0).write(&folder.0);
+    let alone = page();
+    assert!(alone.contains("<p>1 run. ") && !alone.contains("IQM"));
+    Fake::new("hopper", "erl", 0).write(&folder.0);
+    let two = page();
+    assert!(two.contains("<p>2 runs. ") && two.contains("IQM"));
+}
+
+#[test]
 fn two_hundred_runs_take_seconds() {
     let folder = Folder::new("many");
     for task in ["ant", "half-cheetah", "walker2d", "hopper", "swimmer"] {
