@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use crate::simd;
+use crate::simd::vectorised;
 
 const BETA1: f32 = 0.9;
 const BETA2: f32 = 0.999;
@@ -81,7 +81,7 @@ impl Adam {
         let pieces = params.par_chunks_mut(piece).zip(moments).enumerate();
         pieces.for_each(|(i, (params, (m, v)))| {
             let first = i * piece;
-            simd(
+            vectorised(
                 #[inline(always)]
                 || {
                     let len = params.len();
@@ -102,7 +102,7 @@ impl Adam {
         if let Some((target, tau)) = target {
             let pieces = target.par_chunks_mut(piece).zip(params.par_chunks(piece));
             pieces.for_each(|(target, params)| {
-                simd(
+                vectorised(
                     #[inline(always)]
                     || {
                         for (target, p) in target.iter_mut().zip(params) {

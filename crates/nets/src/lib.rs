@@ -5,6 +5,7 @@
 //! - [`Adam`]: the optimiser, with Polyak averaging of a target network.
 //! - [`gaussian`]: the tanh-squashed Gaussian policy head.
 //! - [`store`]: named tensors on disk, as safetensors.
+//! - [`simd`]: the vector instructions in use.
 //! - [`threads`]: two pieces of work on two threads that do not fall asleep.
 //!
 //! Nothing here allocates once its buffers exist. Called in a pool of threads, a large product leaves
@@ -14,18 +15,9 @@ mod adam;
 pub mod gaussian;
 pub mod matrix;
 mod mlp;
+pub mod simd;
 pub mod store;
 pub mod threads;
 
 pub use adam::Adam;
 pub use mlp::{Activation, Mlp, Tape};
-
-/// Runs a loop compiled for the best instructions this CPU has, without special compiler flags.
-///
-/// The closure must be marked `#[inline(always)]` and hold plain loops: what is not inlined is
-/// compiled for the oldest CPU. The loop is autovectorised; products and sums stay separate, so that
-/// the result is the same whichever instructions are found.
-#[inline(always)]
-pub fn simd<R>(work: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(work)
-}

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
+use crate::simd::arch;
 use crate::threads::both;
 
 /// A read-only matrix in a flat slice.
@@ -84,7 +85,7 @@ pub fn multiply(out: &mut [f32], a: Matrix, b: Matrix, then: Then) {
     // Taken out: a thread that waits for others may begin another product meanwhile.
     let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
     let [packed_a, packed_b] = &mut scratch;
-    pulp::Arch::new().dispatch(LayOut { out, a, b, then, packed_a, packed_b }).share();
+    arch().dispatch(LayOut { out, a, b, then, packed_a, packed_b }).share();
     SCRATCH.with_borrow_mut(|all| all.push(scratch));
 }
 
@@ -186,7 +187,7 @@ impl Rows<'_> {
         let small = self.m * self.n * self.k < 2 * MULTIPLICATIONS;
         let alone = rayon::current_thread_index().is_none() || rayon::current_num_threads() == 1;
         if tiles < 2 || small || alone {
-            return pulp::Arch::new().dispatch(self);
+            return arch().dispatch(self);
         }
         let (first, second) = self.split_at(tiles / 2);
         both(|| first.share(), || second.share());
@@ -424,7 +425,7 @@ impl Then<'_> {
 /// `out = rows·x` for one vector: the product of every row with `x`.
 pub fn dot_rows(out: &mut [f32], rows: &[f32], x: &[f32]) {
     assert_eq!(rows.len(), out.len() * x.len(), "rows");
-    pulp::Arch::new().dispatch(DotRows { out, rows, x });
+    arch().dispatch(DotRows { out, rows, x });
 }
 
 /// Written in vectors: the compiler does not reorder a sum by itself.
@@ -537,7 +538,7 @@ mod tests {
                     let job = LayOut { out: narrowest, a, b, then, packed_a, packed_b };
                     scalar.vectorize(scalar.vectorize(job));
                     let job = LayOut { out: tall, a, b, then, packed_a, packed_b };
-                    pulp::Arch::new().dispatch(Tall(job));
+                    arch().dispatch(Tall(job));
                     for (kernel, out) in results.iter().enumerate() {
                         for (i, x) in out.iter().enumerate() {
                             let error = (f64::from(*x) - expected(i)).abs();

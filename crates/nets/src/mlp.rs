@@ -9,7 +9,7 @@ use rand::{Rng, RngExt as _};
 use rand_distr::StandardNormal;
 
 use crate::matrix::{Matrix, Then, dot_rows, multiply};
-use crate::simd;
+use crate::simd::vectorised;
 
 /// What follows every layer but the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -211,7 +211,7 @@ impl Mlp {
             };
             multiply(out, x, self.weight(layer).transposed(), then);
             if activation == Some(Activation::Tanh) {
-                simd(
+                vectorised(
                     #[inline(always)]
                     || out.iter_mut().for_each(|x| *x = tanh(*x)),
                 );
@@ -260,7 +260,7 @@ impl Mlp {
             Activation::Relu => multiply(out, delta, self.weight(layer), Then::WherePositive(y)),
             Activation::Tanh => {
                 multiply(out, delta, self.weight(layer), Then::Store);
-                simd(
+                vectorised(
                     #[inline(always)]
                     || out.iter_mut().zip(y).for_each(|(d, y)| *d *= 1.0 - y * y),
                 );
@@ -311,7 +311,7 @@ fn orthonormal(count: usize, dimensions: usize, rng: &mut impl Rng) -> Vec<Vec<f
 }
 
 fn add_columns(sums: &mut [f32], rows: &[f32]) {
-    simd(
+    vectorised(
         #[inline(always)]
         || {
             for row in rows.chunks_exact(sums.len()) {
