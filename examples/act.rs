@@ -5,7 +5,7 @@
 
 use std::io::{self, BufRead as _};
 
-use ecrl::policy::Policy;
+use runs::policy::Policy;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("usage: act POLICY.safetensors")?;

@@ -1,11 +1,16 @@
 //! A task of your own: heat a room to 20 degrees on little energy. IPO learns it in seconds.
 //!
 //!     cargo run --release --example custom_env
+//!
+//! It leaves a run directory like any other: stop it with Ctrl-C and start it again, and it goes on;
+//! `ecrl report runs` and `tensorboard --logdir runs` show it.
 
 use cmdp::{Aggregate, Constraint, Env, EnvSpec, Rng, StateError, Step};
-use ecrl::config::Config;
-use ecrl::trainer::{TrainError, Trainer};
+use ecrl::config::Layers;
+use ecrl::metrics::{ENV_STEPS, LEARNER_COST, LEARNER_REWARD, Record};
+use ecrl::trainer::Trainer;
 use rand::RngExt as _;
+use runs::driver::{Observer, Options, Run};
 
 struct Room {
     spec: EnvSpec,
@@ -43,8 +48,8 @@ impl Env for Room {
         Step { reward: -obs[0].abs() / 10.0, terminated, truncated, unstable: false }
     }
 
-    fn capture(&self) -> Vec<f64> {
-        vec![self.temperature, self.steps as f64]
+    fn capture(&self) -> Option<Vec<f64>> {
+        Some(vec![self.temperature, self.steps as f64])
     }
 
     fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
@@ -55,22 +60,25 @@ impl Env for Room {
     }
 }
 
-fn main() -> Result<(), TrainError> {
-    // 20 degrees cost a third of the heater's power; allow less.
-    for energy in [1.0, 0.25] {
-        let config = Config {
-            task: "room".into(),
-            algorithm: "ipo".into(),
-            steps: 40_000,
-            ..Config::default()
-        };
-        let make = || -> Result<Box<dyn Env>, TrainError> { Ok(Box::new(Room::new(energy))) };
-        let mut trainer = Trainer::new(config, 2, make)?;
-        while !trainer.is_done() {
-            trainer.generation(&mut |_| true)?;
+struct Print;
+
+impl Observer for Print {
+    fn generation(&mut self, record: &Record, _: &Trainer) {
+        if let (Some(steps), Some(reward)) = (record.get(&ENV_STEPS), record.get(&LEARNER_REWARD)) {
+            println!("{steps:>6} steps  reward {reward:6.1}  {:?}", record.get(&LEARNER_COST));
         }
-        let best = trainer.best().expect("it was tested");
-        println!("energy <= {energy}: reward {:.1} at {:.2}", best.reward, best.cost[0]);
     }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let report = cmdp::check::check(|| Box::new(Room::new(0.25)));
+    println!("{report}");
+    // 20 degrees cost a third of the heater's power; allow less.
+    let config = Layers::default().set("algorithm", "ipo").set("steps", 40_000).build()?;
+    let make = |_: &_| Ok::<_, std::convert::Infallible>(Box::new(Room::new(0.25)) as Box<dyn Env>);
+    let mut run = Run::create_or_resume(config, "runs/room".as_ref(), &Options::default(), make)?;
+    run.train(&mut Print)?;
+    let best = &run.trainer().best().expect("it was tested").result;
+    println!("best: reward {:.1} at {:?}, in {}", best.reward, best.cost, run.path().display());
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::time::Duration;
 
+use benches::tasks::Bench;
 use clap::{Args, Subcommand};
-use cmdp::Env;
-use robots::{Bench, Robot, TASKS, Task};
+use robots::TASKS;
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -110,7 +110,7 @@ fn bench_tasks(args: BenchTasks, output: &mut impl Write) -> Result<(), Failure>
 }
 
 fn bench_update(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failure> {
-    let report = ecrl::bench::update(threads(args.threads), args.rounds as usize)
+    let report = benches::update::update(threads(args.threads), args.rounds as usize)
         .map_err(|error| Failure::run(format!("cannot start threads: {error}")))?;
     if args.json {
         writeln!(output, "{:#}", json!(report))?;
@@ -133,11 +133,7 @@ fn bench_update(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failur
 }
 
 fn bench_ppo(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failure> {
-    let task = Task::find("hopper")?;
-    let make = || -> Result<Box<dyn Env>, Failure> {
-        Ok(Box::new(Robot::new(task, Task::default_constraints())?))
-    };
-    let report = ecrl::bench::ppo(threads(args.threads), args.rounds as usize, make)?;
+    let report = benches::ppo::ppo(threads(args.threads), args.rounds as usize)?;
     if args.json {
         writeln!(output, "{:#}", json!(report))?;
         return Ok(());

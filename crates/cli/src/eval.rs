@@ -4,13 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use cmdp::{Constraint, Env};
 use ecrl::evaluate::evaluate;
-use ecrl::policy::Policy;
-use ecrl::run;
-use robots::{COSTS, Robot, Task};
+use runs::policy::Policy;
+use runs::{directory, read};
 use serde_json::json;
 
+use crate::environment;
 use crate::failure::Failure;
 use crate::threads;
 
@@ -47,18 +46,16 @@ impl Which {
     /// The file within a run.
     pub fn file(self) -> &'static str {
         match self {
-            Self::Best => run::BEST,
-            Self::Final => run::POLICY,
+            Self::Best => directory::BEST,
+            Self::Final => directory::POLICY,
         }
     }
 }
 
 pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
-    let config = run::read_config(&args.run)?;
-    let task = Task::find(&config.task)?;
-    let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
+    let config = read::config(&args.run)?;
     let envs = (0..threads(args.threads))
-        .map(|_| Ok(Box::new(Robot::new(task, constraints.clone())?) as Box<dyn Env>))
+        .map(|_| environment::make(&config))
         .collect::<Result<Vec<_>, Failure>>()?;
     let name = args.policy.file();
     let policy = Policy::load(&args.run.join(name), envs[0].spec())?;
@@ -66,7 +63,7 @@ pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
         .map_err(|error| Failure::run(format!("cannot start threads: {error}")))?;
     if args.json {
         let mut report = json!(result);
-        report["task"] = json!(task.name);
+        report["task"] = json!(config.task);
         report["algorithm"] = json!(policy.about.algorithm);
         report["policy"] = json!(name);
         report["env_steps"] = json!(policy.about.env_steps);
@@ -76,7 +73,7 @@ pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
     writeln!(
         output,
         "{name} of {} on {}, after {} steps, {} episodes",
-        policy.about.algorithm, task.name, policy.about.env_steps, result.episodes
+        policy.about.algorithm, config.task, policy.about.env_steps, result.episodes
     )?;
     writeln!(output, "  reward     {:.1} ± {:.1}", result.reward_mean, result.reward_sd)?;
     writeln!(output, "  length     {:.0} steps", result.steps_mean)?;

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use cmdp::{Constraint, Env as _};
-use ecrl::policy::Policy;
-use ecrl::{export, run};
-use robots::{COSTS, Robot, Task};
+use cmdp::Env as _;
+use runs::policy::Policy;
+use runs::{export, read};
 
+use crate::environment;
 use crate::eval::Which;
 use crate::failure::Failure;
 
@@ -38,9 +38,7 @@ enum Format {
 }
 
 pub fn export(args: ExportArgs, output: &mut impl Write) -> Result<(), Failure> {
-    let config = run::read_config(&args.run)?;
-    let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
-    let robot = Robot::new(Task::find(&config.task)?, constraints)?;
+    let robot = environment::robot(&read::config(&args.run)?)?;
     let policy = Policy::load(&args.run.join(args.policy.file()), robot.spec())?;
     let (bytes, extension) = match args.format {
         Format::Onnx => (export::onnx(&policy), "onnx"),

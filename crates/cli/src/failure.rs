@@ -3,16 +3,18 @@
 use std::io;
 
 use cmdp::ConstraintError;
-use ecrl::checkpoint::CheckpointError;
 use ecrl::config::ConfigError;
-use ecrl::grid::GridError;
-use ecrl::policy::PolicyError;
-use ecrl::run::RunError;
 use ecrl::trainer::TrainError;
 use report::ReportError;
 use robots::{RobotError, UnknownTask};
+use runs::directory::RunError;
+use runs::driver::DriveError;
+use runs::grid::GridError;
+use runs::policy::PolicyError;
 
 /// Why the command failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct Failure {
     pub message: String,
     pub code: u8,
@@ -109,15 +111,22 @@ impl From<RunError> for Failure {
 impl From<TrainError> for Failure {
     fn from(error: TrainError) -> Self {
         match error {
-            TrainError::Config(_) | TrainError::Constraint(_) => Self::input(error),
+            TrainError::Config(_) => Self::input(error),
+            TrainError::Env(error) => {
+                error.downcast().map_or_else(Self::run, |failure: Box<Self>| *failure)
+            }
             TrainError::Threads(_) | TrainError::NotFinite { .. } => Self::run(error),
         }
     }
 }
 
-impl From<CheckpointError> for Failure {
-    fn from(error: CheckpointError) -> Self {
-        Self::run(error)
+impl From<DriveError> for Failure {
+    fn from(error: DriveError) -> Self {
+        match error {
+            DriveError::Run(error) => error.into(),
+            DriveError::Train(error) => error.into(),
+            DriveError::Checkpoint(_) | DriveError::Logs(_) => Self::run(error),
+        }
     }
 }
 

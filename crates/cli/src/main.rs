@@ -1,13 +1,18 @@
 //! The `ecrl` command: reads what was typed, calls the libraries, prints.
 
 mod bench;
+mod environment;
 mod eval;
 mod export;
 mod failure;
-mod paper;
+mod grid;
 mod play;
+mod progress;
 mod report;
+mod screen;
+mod stop;
 mod tasks;
+mod text;
 mod train;
 mod video;
 
@@ -16,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use failure::Failure;
 
@@ -46,8 +51,11 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// List the algorithms
-    Algorithms,
+    /// List the algorithms, or the values, presets and metrics of one
+    Algorithms {
+        /// The algorithm
+        name: Option<String>,
+    },
     /// Play recorded actions again and print every step as a line of JSON
     ///
     /// The file holds one JSON object:
@@ -62,12 +70,23 @@ enum Command {
         /// The JSON file
         file: PathBuf,
     },
-    /// Run an experiment: the paper's figures, or any grid of tasks, algorithms and seeds
+    /// Run a grid of tasks, algorithms and seeds
     ///
     /// Every run goes to a folder of its own. Started again, it goes on with what is unfinished.
-    Paper(paper::PaperArgs),
+    Grid(grid::GridArgs),
+    /// Run the paper's figures: a grid like any other
+    Paper(grid::PaperArgs),
     /// Make curves, a table and statistics of runs: one page, and files for a paper
     Report(report::ReportArgs),
+    /// Print a script that completes commands in a shell
+    ///
+    /// For bash, say: ecrl completions bash > ~/.local/share/bash-completion/completions/ecrl
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page: ecrl man | man -l -
+    Man,
     /// Measure the speed of this machine
     Bench {
         #[command(subcommand)]
@@ -103,13 +122,33 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Play(args) => play::play(args, &mut output)?,
         Command::Export(args) => export::export(args, &mut output)?,
         Command::Tasks { json } => tasks::tasks(json, &mut output)?,
-        Command::Algorithms => tasks::algorithms(&mut output)?,
+        Command::Algorithms { name } => tasks::algorithms(name.as_deref(), &mut output)?,
         Command::Replay { task, file } => tasks::replay(&task, file, &mut output)?,
-        Command::Paper(args) => paper::paper(args, &mut output)?,
+        Command::Grid(args) => grid::grid(args, &mut output)?,
+        Command::Paper(args) => grid::paper(args, &mut output)?,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "ecrl", &mut output);
+        }
+        Command::Man => manual(&mut output)?,
         Command::Report(args) => report::report(args, &mut output)?,
         Command::Bench { what } => bench::bench(what, &mut output)?,
     }
     Ok(output.flush()?)
+}
+
+/// The manual page, all commands on one.
+fn manual(output: &mut impl io::Write) -> Result<(), Failure> {
+    let mut command = Cli::command();
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(output)?;
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        writeln!(output, ".SH \"ECRL {}\"", sub.get_name().to_uppercase())?;
+        let page = clap_mangen::Man::new(sub.clone());
+        page.render_description_section(output)?;
+        page.render_synopsis_section(output)?;
+        page.render_options_section(output)?;
+    }
+    Ok(())
 }
 
 /// The number of threads asked for, or all there are.

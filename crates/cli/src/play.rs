@@ -4,13 +4,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use cmdp::{Aggregate, Constraint, Env as _, Episode};
+use cmdp::Env as _;
 use ecrl::evaluate;
-use ecrl::policy::Policy;
-use ecrl::run;
-use report::playback::{Playback, Watched};
-use robots::{COSTS, Robot, Task};
+use report::playback;
+use robots::Robot;
+use runs::policy::Policy;
+use runs::read;
 
+use crate::environment;
 use crate::eval::Which;
 use crate::failure::Failure;
 use crate::video::Video;
@@ -41,10 +42,7 @@ pub struct PlayArgs {
 }
 
 pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
-    let config = run::read_config(&args.run)?;
-    let task = Task::find(&config.task)?;
-    let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
-    let mut robot = Robot::new(task, constraints)?;
+    let mut robot = environment::robot(&read::config(&args.run)?)?;
     let policy = Policy::load(&args.run.join(args.policy.file()), robot.spec())?;
     if args.window {
         return in_window(&args, robot, &policy);
@@ -62,7 +60,9 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
             Some(path) => Some(Video::new(&numbered(path, episode), &robot)?),
             None => None,
         };
-        let (playback, result) = record(&mut robot, &policy, key, &mut video)?;
+        let (playback, result) = playback::record(&mut robot, &policy, key, |robot, episode| {
+            video.as_mut().map_or(Ok(()), |video| video.step(robot, episode))
+        })?;
         let told = format!(
             "reward {:.1} in {} steps, {}",
             result.reward(),
@@ -90,7 +90,7 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
 #[cfg(feature = "window")]
 fn in_window(args: &PlayArgs, mut robot: Robot, policy: &Policy) -> Result<(), Failure> {
     let mut window = robots::Window::open(&robot).map_err(Failure::run)?;
-    let step_time = std::time::Duration::from_secs_f64(robot.seconds_per_step());
+    let step_time = std::time::Duration::from_secs_f64(cmdp::Visual::seconds_per_step(&robot));
     let mut obs = vec![0.0; robot.spec().observation];
     let mut costs = vec![0.0; robot.spec().constraints.len()];
     for episode in 0..args.episodes {
@@ -127,52 +127,4 @@ fn numbered(path: &Path, episode: u32) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let end = path.extension().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{stem}-{}.{end}", episode + 1))
-}
-
-/// Plays one episode with the mean action.
-fn record(
-    robot: &mut Robot,
-    policy: &Policy,
-    key: [u64; 4],
-    video: &mut Option<Video>,
-) -> Result<(Playback<robots::Shape>, Episode), Failure> {
-    let spec = robot.spec().clone();
-    let mut episode = Episode::new(&spec.constraints);
-    let mut obs = vec![0.0; spec.observation];
-    let mut costs = vec![0.0; spec.constraints.len()];
-    let watched = |c: &Constraint| Watched {
-        name: c.name.clone(),
-        mean: c.aggregate == Aggregate::Mean,
-        threshold: c.threshold,
-        costs: Vec::new(),
-    };
-    let about = &policy.about;
-    let mut playback = Playback {
-        title: format!("{} on {}, after {} steps", about.algorithm, about.task, about.env_steps),
-        shapes: robot.shapes(),
-        seconds: robot.seconds_per_step(),
-        rewards: Vec::new(),
-        constraints: spec.constraints.iter().map(watched).collect(),
-        actions: Vec::new(),
-        poses: Vec::new(),
-    };
-    robot.reset(&mut cmdp::rng(key), &mut obs);
-    playback.poses.extend(robot.poses().iter().flatten());
-    loop {
-        let seen: Vec<f32> = obs.iter().map(|&x| x as f32).collect();
-        let action = policy.act(&seen).expect("a policy of this robot");
-        let step = robot.step(&action, &mut obs, &mut costs);
-        episode.push(&step, &costs);
-        playback.poses.extend(robot.poses().iter().flatten());
-        playback.rewards.push(step.reward);
-        let each = playback.constraints.iter_mut().zip(&costs);
-        each.for_each(|(watched, cost)| watched.costs.push(*cost));
-        playback.actions.push(action);
-        if let Some(video) = video {
-            video.step(robot, &episode)?;
-        }
-        if step.is_last() {
-            return Ok((playback, episode));
-        }
-    }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use report::Report;
-use robots::COSTS;
 
 use crate::failure::Failure;
 
@@ -34,7 +33,7 @@ pub fn report(args: ReportArgs, output: &mut impl Write) -> Result<(), Failure> 
         Band::Ci => report::curves::Band::Bootstrap,
         Band::Sd => report::curves::Band::Deviation,
     };
-    let report = Report::new(&args.runs, &COSTS, band)?;
+    let report = Report::new(&args.runs, band)?;
     report.write(&args.out)?;
     for note in &report.notes {
         writeln!(output, "note: {note}")?;

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use ecrl::algorithm::ALGORITHMS;
+use ecrl::algorithms::{self, ALGORITHMS};
+use ecrl::config::Config;
 use robots::{COSTS, MAX_STEPS, Replay, ReplayError, TASKS, Task};
 use serde_json::json;
 
@@ -57,9 +58,28 @@ pub fn tasks(json: bool, output: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn algorithms(output: &mut impl Write) -> Result<(), Failure> {
-    for algorithm in &ALGORITHMS {
-        writeln!(output, "{:<12}{}", algorithm.name, algorithm.description)?;
+pub fn algorithms(name: Option<&str>, output: &mut impl Write) -> Result<(), Failure> {
+    let Some(name) = name else {
+        for row in ALGORITHMS {
+            writeln!(output, "{:<12}{}", row.name(), row.description())?;
+        }
+        return Ok(());
+    };
+    let row = algorithms::find(name)?;
+    writeln!(output, "{name}: {}\n\npresets (--preset)", row.description())?;
+    writeln!(output, "  {:<12}the values below", "paper")?;
+    for preset in row.presets() {
+        writeln!(output, "  {:<12}{}", preset.name, preset.help)?;
+    }
+    let mut config = Config::new(name)?;
+    config.task = "TASK".into();
+    writeln!(output, "\nvalues (--set, or a file for --config)")?;
+    for line in config.to_toml().lines().filter(|line| !line.starts_with("format")) {
+        writeln!(output, "  {line}")?;
+    }
+    writeln!(output, "\nmetrics, beside those of every run (docs/metrics.md)")?;
+    for about in row.metrics() {
+        writeln!(output, "  {:<24}{}", about.name, about.help)?;
     }
     Ok(())
 }

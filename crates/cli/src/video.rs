@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use cmdp::{Env as _, Episode};
+use cmdp::{Env as _, Episode, Visual as _};
 use report::figure::Painter;
 use robots::{Camera, Robot};
 

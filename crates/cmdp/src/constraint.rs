@@ -4,6 +4,7 @@
 //! `sum(torque)<=200` names another one.
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::nearest;
 
@@ -64,28 +65,25 @@ pub struct Constraint {
 impl Constraint {
     /// Reads one constraint on any of `costs`.
     pub fn parse(text: &str, costs: &[Cost]) -> Result<Self, ConstraintError> {
-        let syntax = || ConstraintError::Syntax { text: text.into() };
-        let (cost, threshold) = text.split_once("<=").ok_or_else(syntax)?;
-        let (cost, threshold) = (cost.trim(), threshold.trim());
-        let (aggregate, name) = match cost.strip_suffix(')').and_then(|c| c.split_once('(')) {
-            Some((aggregate, name)) => (Some(aggregate.trim()), name.trim()),
-            None => (None, cost),
-        };
-        if name.is_empty() || name.contains(|c: char| c == '(' || c == ')' || c.is_whitespace()) {
-            return Err(syntax());
-        }
-        let index = find(name, costs)?;
-        let aggregate = match aggregate {
-            None => costs[index].aggregate,
-            Some(given) => *Aggregate::ALL.iter().find(|a| a.name() == given).ok_or_else(|| {
-                ConstraintError::Aggregate { text: text.into(), given: given.into() }
-            })?,
-        };
-        let threshold =
-            threshold.parse().ok().filter(|t: &f64| t.is_finite()).ok_or_else(|| {
-                ConstraintError::Threshold { text: text.into(), given: threshold.into() }
-            })?;
-        Ok(Self { name: name.into(), aggregate, threshold })
+        let parts = Parts::of(text)?;
+        let index = find(parts.name, costs)?;
+        parts.constraint(Some(costs[index].aggregate))
+    }
+
+    /// Whether values J_C keep all of some constraints.
+    pub fn all_kept(constraints: &[Self], values: &[f64]) -> bool {
+        values.iter().zip(constraints).all(|(value, c)| c.is_kept_by(*value))
+    }
+
+    /// How far values J_C are outside their constraints: `φ = Σ_i max(0, J_Ci - ε_i)²`, infinite
+    /// where a value is not a number.
+    pub fn violation(constraints: &[Self], values: &[f64]) -> f64 {
+        let excess = values.iter().zip(constraints).map(|(&value, c)| match c.is_kept_by(value) {
+            true => 0.0,
+            false if value.is_nan() => f64::INFINITY,
+            false => value - c.threshold,
+        });
+        excess.map(|x| x * x).sum()
     }
 
     /// Whether a value J_C keeps the constraint; a value that is not a number does not.
@@ -117,6 +115,57 @@ impl Constraint {
             }
         }
         constraints.iter().map(|c| find(&c.name, costs)).collect()
+    }
+}
+
+/// The parts of a constraint's text.
+struct Parts<'a> {
+    text: &'a str,
+    aggregate: Option<&'a str>,
+    name: &'a str,
+    threshold: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Result<Self, ConstraintError> {
+        let syntax = || ConstraintError::Syntax { text: text.into() };
+        let (cost, threshold) = text.split_once("<=").ok_or_else(syntax)?;
+        let (cost, threshold) = (cost.trim(), threshold.trim());
+        let (aggregate, name) = match cost.strip_suffix(')').and_then(|c| c.split_once('(')) {
+            Some((aggregate, name)) => (Some(aggregate.trim()), name.trim()),
+            None => (None, cost),
+        };
+        if name.is_empty() || name.contains(|c: char| c == '(' || c == ')' || c.is_whitespace()) {
+            return Err(syntax());
+        }
+        Ok(Self { text, aggregate, name, threshold })
+    }
+
+    fn constraint(self, implied: Option<Aggregate>) -> Result<Constraint, ConstraintError> {
+        let Self { text, aggregate, name, threshold } = self;
+        let unknown =
+            |given: &str| ConstraintError::Aggregate { text: text.into(), given: given.into() };
+        let aggregate = match aggregate {
+            None => implied.ok_or_else(|| unknown(""))?,
+            Some(given) => {
+                let known = Aggregate::ALL.into_iter().find(|a| a.name() == given);
+                known.ok_or_else(|| unknown(given))?
+            }
+        };
+        let threshold =
+            threshold.parse().ok().filter(|t: &f64| t.is_finite()).ok_or_else(|| {
+                ConstraintError::Threshold { text: text.into(), given: threshold.into() }
+            })?;
+        Ok(Constraint { name: name.into(), aggregate, threshold })
+    }
+}
+
+/// Reads the explicit form, whatever the cost: `mean(torque)<=0.4`.
+impl FromStr for Constraint {
+    type Err = ConstraintError;
+
+    fn from_str(text: &str) -> Result<Self, ConstraintError> {
+        Parts::of(text)?.constraint(None)
     }
 }
 
@@ -211,6 +260,8 @@ mod tests {
         assert_eq!(constraint.aggregate, Aggregate::Sum);
         assert_eq!(constraint.to_string(), "sum(torque)<=200");
         assert_eq!(parse(&constraint.to_string()).unwrap(), constraint);
+        assert_eq!(constraint.to_string().parse(), Ok(constraint));
+        assert!("torque<=0.4".parse::<Constraint>().is_err(), "which aggregate?");
         assert_eq!(parse("mean( velocity ) <= .1").unwrap().aggregate, Aggregate::Mean);
     }
 
@@ -232,6 +283,19 @@ mod tests {
             let message = parse(text).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn violations_add_up_over_constraints() {
+        let both = Constraint::parse_all(&["torque<=0.4", "velocity<=25"], &COSTS).unwrap();
+        let violation = |values: &[f64]| Constraint::violation(&both, values);
+        assert_eq!(violation(&[0.4, 25.0]), 0.0);
+        assert_eq!(violation(&[0.0, 27.0]), 4.0);
+        assert!((violation(&[0.9, 26.0]) - 1.25).abs() < 1e-12);
+        assert!(Constraint::all_kept(&both, &[0.4, 25.0]));
+        assert!(!Constraint::all_kept(&both, &[0.4, 25.1]));
+        assert_eq!(violation(&[f64::NAN, 0.0]), f64::INFINITY);
+        assert!(Constraint::all_kept(&[], &[]) && Constraint::violation(&[], &[]) == 0.0);
     }
 
     #[test]

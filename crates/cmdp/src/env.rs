@@ -57,17 +57,30 @@ pub trait Env: Send {
     /// Stepping on past the end of an episode is allowed.
     fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step;
 
-    /// The whole state, at any point of an episode, for [`restore`](Env::restore).
-    fn capture(&self) -> Vec<f64>;
+    /// The whole state, at any point of an episode, for [`restore`](Env::restore); `None` where the
+    /// task cannot tell it. A run of an algorithm that pauses within episodes then begins them anew
+    /// when it is resumed, and says so.
+    fn capture(&self) -> Option<Vec<f64>> {
+        None
+    }
 
     /// Goes back to a captured state and writes its observation; from there on, the same actions
     /// give the same bits. A state that does not fit changes nothing.
-    fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError>;
+    fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
+        let (_, _) = (state, obs);
+        Err(StateError::NotCaptured { task: self.spec().name.clone() })
+    }
 }
 
 /// A state that cannot be restored.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StateError {
+    /// The task cannot go back to a state.
+    #[error("{task} cannot be restored: expected a task that captures its state")]
+    NotCaptured {
+        /// The task.
+        task: String,
+    },
     /// The state has another length than this task's.
     #[error("{what} has {got} numbers; {task} expects {expected}")]
     Length {

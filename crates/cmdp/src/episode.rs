@@ -67,7 +67,7 @@ impl Episode {
 
     /// Whether every constraint is kept: J_C ≤ ε.
     pub fn is_feasible(&self) -> bool {
-        self.constraint_values().iter().zip(&self.constraints).all(|(v, c)| c.is_kept_by(*v))
+        Constraint::all_kept(&self.constraints, &self.constraint_values())
     }
 }
 

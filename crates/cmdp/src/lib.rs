@@ -4,6 +4,8 @@
 //! - [`Step`]: the reward of a step and how it ended. Costs come beside it, one per constraint.
 //! - [`Constraint`]: a named cost, how it adds up over an episode, and the bound it must keep.
 //! - [`Episode`]: adds up the steps of one episode into its return and its constraint values.
+//! - [`check`]: does what an environment promises, and names what it does wrong.
+//! - [`Visual`]: an environment that can be drawn.
 //! - [`PointMass`]: a task small enough to be learnt in seconds.
 //!
 //! ```
@@ -25,6 +27,7 @@
 //! # Ok::<(), cmdp::ConstraintError>(())
 //! ```
 
+pub mod check;
 mod constraint;
 mod env;
 mod episode;
@@ -32,6 +35,7 @@ mod median;
 mod nearest;
 mod point_mass;
 mod random;
+mod visual;
 
 pub use constraint::{Aggregate, Constraint, ConstraintError, Cost};
 pub use env::{Env, EnvSpec, StateError, Step};
@@ -40,3 +44,4 @@ pub use median::median;
 pub use nearest::nearest;
 pub use point_mass::PointMass;
 pub use random::{Rng, rng};
+pub use visual::{Shape, Visual};

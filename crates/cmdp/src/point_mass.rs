@@ -88,8 +88,8 @@ impl Env for PointMass {
         }
     }
 
-    fn capture(&self) -> Vec<f64> {
-        vec![self.position, self.velocity, self.steps as f64]
+    fn capture(&self) -> Option<Vec<f64>> {
+        Some(vec![self.position, self.velocity, self.steps as f64])
     }
 
     fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
@@ -179,7 +179,7 @@ mod tests {
         for _ in 0..20 {
             env.step(&[0.3], &mut obs, &mut cost);
         }
-        let (state, seen) = (env.capture(), obs);
+        let (state, seen) = (env.capture().unwrap(), obs);
         let mut run = |env: &mut PointMass| -> Vec<Step> {
             (0..50).map(|i| env.step(&[(i as f32).sin()], &mut obs, &mut cost)).collect()
         };

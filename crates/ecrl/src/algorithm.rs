@@ -1,119 +1,190 @@
-//! Every algorithm is one loop with choices made once: this is the table of choices.
+//! What an algorithm is to the training loop, and its row in the table of algorithms.
 
-use serde::{Deserialize, Serialize};
+use std::any::Any;
 
-use crate::ranking::Ranking;
+use cmdp::{Env, EnvSpec, Rng};
+use nets::Mlp;
+use toml::Table;
 
-/// Which multipliers λ transitions are shaped with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Multipliers {
-    /// None: λ = 0, the constraints are measured and nothing else.
-    None,
-    /// The same fixed λ for everyone.
-    Fixed,
-    /// The learner's, which follows the violation, for everyone.
-    Adaptive,
-    /// Each actor its own, raised from the constraint buffer; the learner has its own, too.
-    PerActor,
+use crate::config::{Config, ConfigError, Section};
+use crate::context::Context;
+use crate::memory::replay::Replay;
+use crate::metrics::{About, Figures, Record};
+use crate::population::census::Census;
+use crate::state::{StateError, Walk};
+use crate::trainer::TrainError;
+
+/// What a generation plays and how it is learnt from.
+pub trait Algorithm: Any + Send {
+    /// The first half of a generation: everybody plays. Notes what came of it.
+    fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected;
+
+    /// One of the updates that a generation asks for; called in the pool.
+    fn update(&mut self, context: &Context) -> Figures;
+
+    /// The end of a generation, after its last update.
+    fn conclude(&mut self, context: &Context, record: &mut Record);
+
+    /// The learner's policy: a network from an observation to `[μ, log σ]`.
+    fn actor(&self) -> Mlp;
+
+    /// The first of the generation's ranking, as it was ranked.
+    fn champion(&self) -> Option<Mlp> {
+        None
+    }
+
+    /// The population of the last generation.
+    fn census(&self) -> Option<&Census> {
+        None
+    }
+
+    /// The replay buffer, if there is one; it is stored by itself.
+    fn replay(&self) -> Option<&Replay> {
+        None
+    }
+
+    /// The replay buffer, to be stored or restored.
+    fn replay_mut(&mut self) -> Option<&mut Replay> {
+        None
+    }
+
+    /// Walks everything that lasts but the replay buffer; what trouble spreads from comes first.
+    fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError>;
 }
 
-/// What learns.
+/// What a generation brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Learner {
-    /// SAC, from a replay buffer.
-    Sac,
-    /// PPO, from what was just played; with a log barrier, IPO.
-    Ppo {
-        /// Whether there is one.
-        barrier: bool,
-    },
+pub struct Collected {
+    /// Environment steps it took.
+    pub steps: u64,
+    /// Updates it asks for.
+    pub updates: u64,
 }
 
-/// One row of the table.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Algorithm {
+/// Makes an environment of the task.
+pub type MakeEnv<'a> = dyn FnMut() -> Result<Box<dyn Env>, TrainError> + 'a;
+
+/// What an algorithm starts with.
+pub struct Setup<'a> {
+    /// The task.
+    pub spec: &'a EnvSpec,
+    /// The generator of all that is random at the start.
+    pub rng: &'a mut Rng,
+    /// Makes environments for algorithms that keep some of their own.
+    pub make_env: &'a mut MakeEnv<'a>,
+}
+
+/// An algorithm that can be made from its configuration.
+pub trait Build: Algorithm + Sized {
+    /// The sections of its configuration.
+    type Section: Section;
+    /// The version of its state; raised when an older state would be misread.
+    const STATE_VERSION: u32 = 1;
+
+    /// What it records, beside what every run does.
+    fn metrics() -> Vec<&'static About>;
+
+    /// A new one.
+    fn new(section: Self::Section, setup: Setup) -> Result<Self, TrainError>;
+}
+
+/// Named values that an algorithm brings, as TOML.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Preset {
+    /// The name.
+    pub name: &'static str,
+    /// What it is for, in one line.
+    pub help: &'static str,
+    /// The values.
+    pub toml: &'static str,
+}
+
+/// One row of the table: an algorithm with its usual values. Several rows may share an algorithm.
+pub struct Definition<A: Build> {
     /// The name as typed on the command line.
     pub name: &'static str,
-    /// What learns.
-    pub learner: Learner,
-    /// How the population is ranked; without a ranking there is no population.
-    pub ranking: Option<Ranking>,
-    /// The multipliers of the transitions.
-    pub multipliers: Multipliers,
     /// What it is, in one line.
     pub description: &'static str,
+    /// The usual values.
+    pub defaults: fn() -> A::Section,
+    /// Other values, by name.
+    pub presets: &'static [Preset],
 }
 
-const fn row(
-    name: &'static str,
-    ranking: Option<Ranking>,
-    multipliers: Multipliers,
-    description: &'static str,
-) -> Algorithm {
-    Algorithm { name, learner: Learner::Sac, ranking, multipliers, description }
+/// A row, whatever its algorithm.
+pub trait Row: Sync {
+    /// The name as typed on the command line.
+    fn name(&self) -> &'static str;
+    /// What it is, in one line.
+    fn description(&self) -> &'static str;
+    /// The values it brings by name, beside the usual ones, which are called `paper`.
+    fn presets(&self) -> &'static [Preset];
+    /// What it records, beside what every run does.
+    fn metrics(&self) -> Vec<&'static About>;
+    /// The version of its state.
+    fn state_version(&self) -> u32;
+    /// The usual values.
+    fn defaults(&self) -> Table;
+    /// Fills in what a section lacks and leaves out what it has no use for.
+    fn complete(&self, sections: Table) -> Result<Table, toml::de::Error>;
+    /// Checks every value against its range.
+    fn validate(&self, sections: &Table) -> Result<(), ConfigError>;
+    /// Whether a run of more steps is another run from the start on.
+    fn length_matters(&self, sections: &Table) -> bool;
+    /// A new algorithm with these values.
+    fn build(&self, config: &Config, setup: Setup) -> Result<Box<dyn Algorithm>, TrainError>;
+
+    /// The values of a preset.
+    fn preset(&self, name: &str) -> Result<&'static str, ConfigError> {
+        let found = self.presets().iter().find(|preset| preset.name == name);
+        found.map(|preset| preset.toml).ok_or_else(|| {
+            let names = ["paper"].into_iter().chain(self.presets().iter().map(|p| p.name));
+            let known = names.collect::<Vec<_>>().join(", ");
+            ConfigError::UnknownPreset { algorithm: self.name(), name: name.into(), known }
+        })
+    }
 }
 
-const fn on_policy(name: &'static str, barrier: bool, description: &'static str) -> Algorithm {
-    let (learner, multipliers) = (Learner::Ppo { barrier }, Multipliers::None);
-    Algorithm { name, learner, ranking: None, multipliers, description }
-}
+impl<A: Build> Row for Definition<A> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
 
-/// Every algorithm.
-pub const ALGORITHMS: [Algorithm; 11] = [
-    row(
-        "ecrl",
-        Some(Ranking::Stochastic),
-        Multipliers::PerActor,
-        "the paper: stochastic ranking, and multipliers fed by a constraint buffer",
-    ),
-    row(
-        "erl",
-        Some(Ranking::Reward),
-        Multipliers::None,
-        "evolution and SAC by reward alone (Khadka & Tumer, 2018)",
-    ),
-    row(
-        "erl-shaped",
-        Some(Ranking::Reward),
-        Multipliers::Fixed,
-        "erl with a fixed penalty, --lambda",
-    ),
-    row(
-        "rcpo-erl",
-        Some(Ranking::Reward),
-        Multipliers::Adaptive,
-        "erl with the learner's adaptive penalty for everyone",
-    ),
-    row(
-        "sr",
-        Some(Ranking::Stochastic),
-        Multipliers::None,
-        "ablation: stochastic ranking without penalties",
-    ),
-    row(
-        "sr-shaped",
-        Some(Ranking::Stochastic),
-        Multipliers::Fixed,
-        "ablation: stochastic ranking with a fixed penalty, --lambda",
-    ),
-    row(
-        "bc",
-        Some(Ranking::Reward),
-        Multipliers::PerActor,
-        "ablation: the constraint buffer's multipliers without stochastic ranking",
-    ),
-    row(
-        "rcpo",
-        None,
-        Multipliers::Adaptive,
-        "SAC with an adaptive penalty, no population (Tessler et al., 2019)",
-    ),
-    row(
-        "sac",
-        None,
-        Multipliers::None,
-        "SAC by reward alone, no population (Haarnoja et al., 2018)",
-    ),
-    on_policy("ipo", true, "PPO with a log barrier at every threshold (Liu et al., 2020)"),
-    on_policy("ppo", false, "PPO by reward alone (Schulman et al., 2017)"),
-];
+    fn description(&self) -> &'static str {
+        self.description
+    }
+
+    fn presets(&self) -> &'static [Preset] {
+        self.presets
+    }
+
+    fn metrics(&self) -> Vec<&'static About> {
+        A::metrics()
+    }
+
+    fn state_version(&self) -> u32 {
+        A::STATE_VERSION
+    }
+
+    fn defaults(&self) -> Table {
+        Table::try_from((self.defaults)()).expect("sections are tables")
+    }
+
+    fn complete(&self, sections: Table) -> Result<Table, toml::de::Error> {
+        let section: A::Section = sections.try_into()?;
+        Ok(Table::try_from(section).expect("sections are tables"))
+    }
+
+    fn validate(&self, sections: &Table) -> Result<(), ConfigError> {
+        let section: Result<A::Section, _> = sections.clone().try_into();
+        section.map_err(|error| ConfigError::Type(error.message().into()))?.validate()
+    }
+
+    fn length_matters(&self, sections: &Table) -> bool {
+        sections.clone().try_into().is_ok_and(|section: A::Section| section.length_matters())
+    }
+
+    fn build(&self, config: &Config, setup: Setup) -> Result<Box<dyn Algorithm>, TrainError> {
+        Ok(Box::new(A::new(config.section()?, setup)?))
+    }
+}

@@ -4,7 +4,8 @@ use cmdp::{Constraint, Env};
 use nets::Mlp;
 use serde::Serialize;
 
-use crate::rollout::{Choice, Stage, Ticket};
+use crate::collect::episodes::{Choice, Collector as _, Threads, Ticket};
+use crate::context::Stream;
 
 /// What the episodes of an evaluation brought.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,7 +32,7 @@ pub struct Evaluation {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EpisodeEvaluation {
     /// The state it started in, as [`Env::capture`] gives it.
-    pub start: Vec<f64>,
+    pub start: Option<Vec<f64>>,
     /// Its return.
     pub reward: f64,
     /// Its length.
@@ -55,8 +56,7 @@ pub struct ConstraintEvaluation {
 
 /// The key of all randomness of an evaluation's episode.
 pub fn key(seed: u64, episode: u64) -> [u64; 4] {
-    const STREAM: u64 = 1000; // apart from all streams of training
-    [seed, STREAM, 0, episode]
+    [seed, Stream::Evaluation as u64, 0, episode]
 }
 
 /// Plays `episodes` episodes with the mean action, in the given environments, one for each thread.
@@ -75,10 +75,10 @@ pub fn evaluate(
     };
     let tickets: Vec<Ticket> =
         (0..episodes as u64).map(|i| Ticket { actor, key: key(seed, i) }).collect();
-    let starts: Vec<Vec<f64>> = tickets.iter().map(&mut start).collect();
+    let starts: Vec<Option<Vec<f64>>> = tickets.iter().map(&mut start).collect();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(envs.len()).build()?;
-    let stage = Stage::new(envs);
-    let played = pool.install(|| stage.play(&tickets, Choice::Mean));
+    let mut threads = Threads::new(envs);
+    let played = pool.install(|| threads.play(&tickets, Choice::Mean));
     let rewards: Vec<f64> = played.iter().map(|r| r.episode.reward()).collect();
     let steps: Vec<f64> = played.iter().map(|r| r.episode.steps() as f64).collect();
     let evaluated: Vec<ConstraintEvaluation> = constraints

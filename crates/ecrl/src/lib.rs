@@ -1,38 +1,29 @@
 //! Constrained reinforcement learning: algorithms that earn reward and keep their constraints.
 //!
-//! - [`config`]: every value a run depends on; the defaults are the paper's.
-//! - [`algorithm`]: the table of algorithms.
-//! - [`trainer`]: the training loop.
-//! - [`ranking`], [`variation`]: how the population evolves.
-//! - [`ppo`]: the learner of PPO and IPO.
-//! - [`sac`]: the learner of all others; [`replay`]: what it learns from; [`constraint`]: its multipliers.
-//! - [`rollout`]: playing episodes on all threads.
-//! - [`checkpoint`]: the whole state of a run, for going on with it.
-//! - [`record`], [`policy`], [`run`], [`tensorboard`]: what a run leaves on disk.
-//! - [`evaluate`], [`export`]: what a policy is worth, and how others load it.
-//! - [`grid`]: experiments of many runs.
-//! - [`bench`]: how fast it learns.
+//! What an algorithm is, and the loop that trains any:
+//! - [`algorithm`]: the trait every algorithm fulfils, and what a row of the table says.
+//! - [`trainer`]: the training loop; [`context`]: what an algorithm may use in it.
+//! - [`config`]: every value a run depends on; [`metrics`]: every number it tells of itself;
+//!   [`state`]: one walk over everything that lasts.
+//! - [`evaluate`](mod@evaluate): what a policy is worth.
 //!
-//! The algorithms know only [`cmdp::Env`]; any task will do.
+//! Parts, and what is composed of them:
+//! - [`collect`]: who plays. [`memory`]: what is learnt from. [`multipliers`]: how λ answers
+//!   violations. [`population`]: how actors are ranked and varied. [`learners`]: gradient learners.
+//! - [`algorithms`]: the compositions, and their table.
+//!
+//! Nothing here knows more of a task than [`cmdp::Env`], or writes to a disk.
 
 pub mod algorithm;
-pub mod bench;
-pub mod checkpoint;
+pub mod algorithms;
+pub mod collect;
 pub mod config;
-pub mod constraint;
+pub mod context;
 pub mod evaluate;
-mod evolution;
-pub mod export;
-pub mod grid;
-mod on_policy;
-pub mod policy;
-pub mod ppo;
-pub mod ranking;
-pub mod record;
-pub mod replay;
-pub mod rollout;
-pub mod run;
-pub mod sac;
-pub mod tensorboard;
+pub mod learners;
+pub mod memory;
+pub mod metrics;
+pub mod multipliers;
+pub mod population;
+pub mod state;
 pub mod trainer;
-pub mod variation;

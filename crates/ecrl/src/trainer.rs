@@ -1,51 +1,42 @@
-//! The training loop, whatever the method: play, learn, test, keep the best; pause and go on
+//! The training loop, whatever the algorithm: play, learn, test, keep the best; pause and go on
 //! anywhere, to the bit.
-//!
-//! What a generation plays and how it is learnt from is up to the method: [`Evolution`] is Algorithm
-//! 1 of the paper and serves every algorithm that learns from a replay buffer, [`OnPolicy`] those
-//! that learn from what they have just played.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cmdp::{Constraint, ConstraintError, Env, EnvSpec};
+use cmdp::{Constraint, Env, EnvSpec};
 use nets::Mlp;
-use nets::store::{Store, StoreError};
+use nets::store::Store;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::algorithm::Learner;
+use crate::algorithm::{Algorithm, Collected, Setup};
+use crate::collect::episodes::{Choice, Threads, constraint_values, mean, mean_costs};
 use crate::config::{Config, ConfigError, Layers};
-use crate::constraint::{feasible, violation};
-use crate::evolution::Evolution;
-use crate::on_policy::OnPolicy;
-use crate::policy::{About, Policy};
-use crate::record::{Census, Figures, Generation, Times};
-use crate::replay::Replay;
-use crate::rollout::{Choice, Rollout, Stage, Ticket};
-
-/// The streams of randomness of a run; a key is `[seed, stream, generation, index]`.
-#[derive(Clone, Copy)]
-pub(crate) enum Stream {
-    Init,
-    Population,
-    Learner,
-    Evolution,
-    Update,
-    Multipliers,
-    TestLearner,
-    TestChampion,
-    Start,
-    Order,
-}
+use crate::context::{Context, Stream, Times};
+use crate::memory::replay::{Replay, StoredReplay};
+use crate::metrics::{
+    BEST_FEASIBLE, BEST_REWARD, CHAMPION_COST, CHAMPION_REWARD, ENV_STEPS, FEASIBLE, GENERATION,
+    GRAD_STEPS, LEARNER_COST, LEARNER_REWARD, NEW_BEST, Record, SECONDS, SECONDS_PHYSICS,
+    SECONDS_UPDATES,
+};
+use crate::population::census::Census;
+use crate::state::{StateError, Walk};
 
 /// The best policy so far: the highest reward of those that kept every constraint, or until there
 /// is one, the smallest violation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
     /// The policy.
-    pub policy: Policy,
+    pub actor: Mlp,
+    /// How it did.
+    pub result: TestResult,
+}
+
+/// How a policy did when it was tested.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TestResult {
+    /// Environment steps taken until then.
+    pub env_steps: u64,
     /// Its mean return.
     pub reward: f64,
     /// Its mean J_C.
@@ -54,15 +45,29 @@ pub struct Best {
     pub violation: f64,
 }
 
+impl TestResult {
+    /// Whether it kept every constraint.
+    pub fn is_feasible(&self) -> bool {
+        self.violation == 0.0
+    }
+
+    fn is_better_than(&self, other: &Self) -> bool {
+        match self.is_feasible() && other.is_feasible() {
+            true => self.reward > other.reward,
+            false => self.violation < other.violation,
+        }
+    }
+}
+
 /// Training that cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     /// A bad configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A bad constraint.
+    /// An environment that cannot be made.
     #[error(transparent)]
-    Constraint(#[from] ConstraintError),
+    Env(Box<dyn std::error::Error + Send + Sync>),
     /// Threads cannot be had.
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
@@ -76,152 +81,44 @@ pub enum TrainError {
     },
 }
 
-/// What a generation plays and how it is learnt from.
-pub(crate) trait Method: Any + Send {
-    /// The first half of a generation: everybody plays.
-    fn play(&mut self, arena: &mut Arena) -> Pending;
-
-    /// One of the updates that a generation asks for; called in the pool.
-    fn update(&mut self, arena: &Arena) -> Figures;
-
-    /// The end of a generation, after its last update; `means` are over its updates.
-    fn conclude(&mut self, arena: &Arena, record: &mut Generation, means: Option<Figures>);
-
-    /// The learner's policy: a network from an observation to `[μ, log σ]`.
-    fn actor(&self) -> Mlp;
-
-    /// The first of the generation's ranking.
-    fn champion(&self) -> Option<Mlp> {
-        None
-    }
-
-    /// The population of the last generation.
-    fn census(&self) -> Option<&Census> {
-        None
-    }
-
-    /// The name of the first tensor that holds a number that is not finite.
-    fn broken_tensor(&self) -> Option<String>;
-
-    /// The replay buffer, if there is one.
-    fn replay(&self) -> Option<&Replay> {
-        None
-    }
-
-    /// The replay buffer, to take note that it was stored.
-    fn replay_mut(&mut self) -> Option<&mut Replay> {
-        None
-    }
-
-    /// Adds all tensors to a store; returns everything else but the replay buffer.
-    fn save(&self, store: &mut Store) -> Value;
-
-    /// Goes back to what [`save`](Self::save) stored and to a replay buffer. All is checked before
-    /// anything changes.
-    fn load(&mut self, store: &Store, rest: Value, replay: StoredReplay) -> Result<(), String>;
-}
-
-/// A replay buffer as it comes from disk.
-#[derive(Debug, Default)]
-pub struct StoredReplay {
-    /// The rows, in segments.
-    pub segments: Vec<Vec<f32>>,
-    /// How many there are.
-    pub len: usize,
-    /// Where the next one goes.
-    pub next: usize,
-}
-
 /// A generation that has been played and is being learnt from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Pending {
+struct Pending {
     /// What is known of it so far.
-    pub record: Generation,
+    record: Record,
     /// Environment steps it took.
-    pub steps: u64,
+    steps: u64,
     /// Updates it asks for.
-    pub updates: u64,
+    updates: u64,
     done: u64,
     /// Sums over the updates done.
-    figures: Figures,
+    figures: Record,
 }
 
-impl Pending {
-    pub fn new(record: Generation, steps: u64, updates: u64) -> Self {
-        Self { record, steps, updates, done: 0, figures: Figures::default() }
-    }
-}
-
-/// What a checkpoint holds beside tensors. There is no random state: every generator comes from a
-/// key that these counters name.
-#[derive(Debug, Serialize, Deserialize)]
+/// What lasts beside the algorithm's own state. There is no random state: every generator comes from
+/// a key that these counters name.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Counters {
     config: String,
+    state_version: u32,
     generation: u64,
-    pending: Option<Pending>,
     env_steps: u64,
     grad_steps: u64,
+    learnt_steps: u64,
     tested_at: Option<u64>,
     times: Times,
-    /// The best policy's origin, reward, cost and violation; its tensors lie beside.
-    best: Option<(About, f64, Vec<f64>, f64)>,
-    method: Value,
-}
-
-/// Where everybody plays, and what all methods count.
-pub(crate) struct Arena {
-    pub config: Config,
-    pub spec: EnvSpec,
-    pub pool: Arc<rayon::ThreadPool>,
-    pub generation: u64,
-    pub env_steps: u64,
-    pub grad_steps: u64,
-    /// Up to when `started` was set.
-    pub times: Times,
-    stage: Stage,
-}
-
-impl Arena {
-    pub fn key(&self, stream: Stream, index: u64) -> [u64; 4] {
-        [self.config.seed, stream as u64, self.generation, index]
-    }
-
-    pub fn tickets<'a>(&self, actor: &'a Mlp, stream: Stream, episodes: usize) -> Vec<Ticket<'a>> {
-        (0..episodes as u64).map(|i| Ticket { actor, key: self.key(stream, i) }).collect()
-    }
-
-    /// Plays the tickets; the episodes come back in the same order.
-    pub fn play(&mut self, tickets: &[Ticket], choice: Choice) -> Vec<Rollout> {
-        let start = Instant::now();
-        let played = self.pool.install(|| self.stage.play(tickets, choice));
-        let seconds = start.elapsed().as_secs_f64();
-        // Threads play at once: take the environments' share of all episodes.
-        let sum = |i: usize| played.iter().map(|r| r.times[i].as_secs_f64()).sum::<f64>();
-        self.times.physics += seconds * sum(0) / sum(1).max(f64::MIN_POSITIVE);
-        played
-    }
-
-    /// An actor's mean return and mean J_C.
-    fn tested(&mut self, actor: &Mlp, stream: Stream) -> (f64, Vec<f64>) {
-        let choice = if self.config.test.sample { Choice::Sample } else { Choice::Mean };
-        let tickets = self.tickets(actor, stream, self.config.test.episodes);
-        let played = self.play(&tickets, choice);
-        let reward = mean(played.iter().map(|r| r.episode.reward()));
-        (reward, mean_costs(&constraint_values(&played), self.spec.constraints.len()))
-    }
-
-    fn about(&self) -> About {
-        let Config { task, algorithm, seed, constraints, .. } = &self.config;
-        About { env_steps: self.env_steps, ..About::new(task, algorithm, *seed, constraints) }
-    }
+    pending: Option<Pending>,
+    best: Option<TestResult>,
 }
 
 /// A training run.
 pub struct Trainer {
-    arena: Arena,
-    pub(crate) method: Box<dyn Method>,
+    context: Context,
+    pub(crate) algorithm: Box<dyn Algorithm>,
     pending: Option<Pending>,
     tested_at: Option<u64>,
+    /// Steps of generations that had updates.
+    learnt_steps: u64,
     best: Option<Best>,
     /// Whether a number is not finite any more, and the actor before that.
     broken: bool,
@@ -229,47 +126,50 @@ pub struct Trainer {
     started: Instant,
 }
 
+impl std::fmt::Debug for Trainer {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let Config { algorithm, task, .. } = self.config();
+        write!(f, "{algorithm} on {task} at {} steps", self.env_steps())
+    }
+}
+
 impl Trainer {
-    /// A run of `config` on `threads` threads, in as many environments as `make` makes.
+    /// A run of `config` on `threads` threads, in as many environments as `make` makes. The task's
+    /// name and constraints are those of the environments, whatever the configuration says.
     pub fn new<E>(
-        config: Config,
+        mut config: Config,
         threads: usize,
         mut make: impl FnMut() -> Result<Box<dyn Env>, E>,
-    ) -> Result<Self, E>
+    ) -> Result<Self, TrainError>
     where
-        E: From<TrainError>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        config.validate().map_err(TrainError::from)?;
-        let algorithm = config.algorithm().map_err(TrainError::from)?;
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .map_err(TrainError::from)?;
-        let envs = (0..threads.max(1)).map(|_| make()).collect::<Result<Vec<_>, E>>()?;
-        let spec = envs[0].spec().clone();
+        config.validate()?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let mut make = || make().map_err(|error| TrainError::Env(error.into()));
+        let envs = (0..threads.max(1)).map(|_| make()).collect::<Result<Vec<_>, _>>()?;
+        let spec: EnvSpec = envs[0].spec().clone();
+        config.task.clone_from(&spec.name);
+        config.constraints = spec.constraints.iter().map(Constraint::to_string).collect();
         let mut rng = cmdp::rng([config.seed, Stream::Init as u64, 0, 0]);
-        let method: Box<dyn Method> = match algorithm.learner {
-            Learner::Sac => Box::new(Evolution::new(&config, algorithm, &spec, &mut rng)),
-            Learner::Ppo { barrier } => {
-                let seats = (0..config.ppo.envs).map(|_| make()).collect::<Result<Vec<_>, E>>()?;
-                Box::new(OnPolicy::new(&config, barrier, &spec, seats, &mut rng))
-            }
-        };
+        let setup = Setup { spec: &spec, rng: &mut rng, make_env: &mut make };
+        let algorithm = config.row()?.build(&config, setup)?;
         Ok(Self {
-            arena: Arena {
+            context: Context {
                 config,
                 spec,
                 pool: Arc::new(pool),
-                stage: Stage::new(envs),
+                collector: Box::new(Threads::new(envs)),
                 generation: 0,
                 env_steps: 0,
                 grad_steps: 0,
                 times: Times::default(),
             },
-            last_good: method.actor(),
-            method,
+            last_good: algorithm.actor(),
+            algorithm,
             pending: None,
             tested_at: None,
+            learnt_steps: 0,
             best: None,
             broken: false,
             started: Instant::now(),
@@ -278,27 +178,32 @@ impl Trainer {
 
     /// The values in force.
     pub fn config(&self) -> &Config {
-        &self.arena.config
+        &self.context.config
     }
 
-    /// The constraints in force.
-    pub fn constraints(&self) -> &[Constraint] {
-        &self.arena.spec.constraints
+    /// The task: its name, sizes and constraints.
+    pub fn spec(&self) -> &EnvSpec {
+        &self.context.spec
     }
 
     /// Environment steps so far.
     pub fn env_steps(&self) -> u64 {
-        self.arena.env_steps
+        self.context.env_steps
     }
 
     /// Updates so far.
     pub fn grad_steps(&self) -> u64 {
-        self.arena.grad_steps
+        self.context.grad_steps
+    }
+
+    /// Environment steps of the generations that were learnt from.
+    pub fn learnt_steps(&self) -> u64 {
+        self.learnt_steps
     }
 
     /// Whether the current generation is the last.
     pub fn is_last(&self) -> bool {
-        self.arena.env_steps >= self.arena.config.steps
+        self.context.env_steps >= self.context.config.steps
     }
 
     /// Whether all steps have been taken and learnt from.
@@ -313,85 +218,118 @@ impl Trainer {
 
     /// The population of the last generation, for algorithms that have one.
     pub fn census(&self) -> Option<&Census> {
-        self.method.census()
+        self.algorithm.census()
     }
 
     /// Where the time went so far.
     pub fn times(&self) -> Times {
-        let total = self.arena.times.total + self.started.elapsed().as_secs_f64();
-        Times { total, ..self.arena.times }
+        let total = self.context.times.total + self.started.elapsed().as_secs_f64();
+        Times { total, ..self.context.times }
     }
 
     /// The replay buffer, for algorithms that have one.
     pub fn replay(&self) -> Option<&Replay> {
-        self.method.replay()
+        self.algorithm.replay()
     }
 
     /// The replay buffer, to take note that it was stored.
-    pub(crate) fn replay_mut(&mut self) -> Option<&mut Replay> {
-        self.method.replay_mut()
+    pub fn replay_mut(&mut self) -> Option<&mut Replay> {
+        self.algorithm.replay_mut()
     }
 
-    /// The learner's policy. After [`TrainError::NotFinite`], the last that was sound.
-    pub fn policy(&self) -> Policy {
-        let actor = if self.broken { self.last_good.clone() } else { self.method.actor() };
-        Policy { actor, about: self.arena.about() }
+    /// The learner's policy: a network from an observation to `[μ, log σ]`. After
+    /// [`TrainError::NotFinite`], the last that was sound.
+    pub fn actor(&self) -> Mlp {
+        if self.broken { self.last_good.clone() } else { self.algorithm.actor() }
     }
 
-    /// Everything but the replay buffer, for a checkpoint.
-    pub fn state(&self) -> Store {
-        let mut store = Store::default();
-        let method = self.method.save(&mut store);
-        store.add_mlp("last_good", &self.last_good);
-        let best = self.best.as_ref();
-        if let Some(best) = best {
-            store.add_mlp("best", &best.policy.actor);
+    /// Everything but the replay buffer, for a checkpoint. Refused where a number is not finite: such
+    /// a state could not be loaded.
+    pub fn state(&mut self) -> Result<Store, TrainError> {
+        self.refuse_not_finite()?;
+        let saved = Walk::save(|walk| self.walk(walk));
+        Ok(saved.expect("saving refuses nothing"))
+    }
+
+    /// Brings a fresh trainer to a state that [`state`](Self::state) gave and a replay buffer; returns
+    /// what there is to say about it. All is checked before anything changes.
+    pub fn restore(
+        &mut self,
+        state: &Store,
+        replay: StoredReplay,
+    ) -> Result<Vec<String>, StateError> {
+        let misfit = |name: &str, expected| StateError::Misfit { name: name.into(), expected };
+        if let Some(own) = self.algorithm.replay()
+            && !own.fits(&replay)
+        {
+            return Err(misfit("replay buffer", "one of this size"));
         }
-        let counters = Counters {
-            config: self.arena.config.to_toml(),
-            generation: self.arena.generation,
-            pending: self.pending.clone(),
-            env_steps: self.arena.env_steps,
-            grad_steps: self.arena.grad_steps,
+        let notes = Walk::load(state, |walk| self.walk(walk))?;
+        if let Some(own) = self.algorithm.replay_mut() {
+            own.restore(replay);
+        }
+        self.started = Instant::now();
+        Ok(notes)
+    }
+
+    fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        let mut counters = Counters {
+            config: self.context.config.to_toml(),
+            state_version: self.context.config.row().map_or(0, |row| row.state_version()),
+            generation: self.context.generation,
+            env_steps: self.context.env_steps,
+            grad_steps: self.context.grad_steps,
+            learnt_steps: self.learnt_steps,
             tested_at: self.tested_at,
             times: self.times(),
-            best: best.map(|b| (b.policy.about.clone(), b.reward, b.cost.clone(), b.violation)),
-            method,
+            pending: self.pending.clone(),
+            best: self.best.as_ref().map(|best| best.result.clone()),
         };
-        store.about = serde_json::to_string(&counters).expect("plain data");
-        store
+        let config = &self.context.config;
+        walk.fitting(
+            "run",
+            &mut counters,
+            "the same algorithm, version and values",
+            |stored, own| {
+                let mut layers = Layers::default();
+                let stored_config = layers.toml(&stored.config).and_then(|()| layers.build());
+                // More steps may be asked for; everything else must be as it was.
+                let same =
+                    stored_config.is_ok_and(|c| Config { steps: config.steps, ..c } == *config);
+                same && stored.state_version == own.state_version
+            },
+        )?;
+        walk.net("last_good", &mut self.last_good)?;
+        // In place of the one there, or beside it where there is none yet.
+        let mut best = self.best.take().map_or_else(|| self.last_good.clone(), |best| best.actor);
+        let result = walk.peek("run", counters.clone())?.best;
+        let walked = match result {
+            Some(_) => walk.net("best", &mut best),
+            None => Ok(()),
+        };
+        self.best = counters.best.clone().map(|result| Best { actor: best, result });
+        walked?;
+        self.algorithm.walk(walk)?;
+        if walk.is_loading() {
+            self.context.generation = counters.generation;
+            self.context.env_steps = counters.env_steps;
+            self.context.grad_steps = counters.grad_steps;
+            self.context.times = counters.times;
+            self.learnt_steps = counters.learnt_steps;
+            self.tested_at = counters.tested_at;
+            self.pending = counters.pending;
+        }
+        Ok(())
     }
 
-    /// Brings a fresh trainer to a state that [`state`](Self::state) gave and a replay buffer. All
-    /// is checked before anything changes.
-    pub fn restore(&mut self, state: &Store, replay: StoredReplay) -> Result<(), String> {
-        let counters: Counters = serde_json::from_str(&state.about).map_err(|e| e.to_string())?;
-        let mut layers = Layers::default();
-        let config = layers.toml(&counters.config).and_then(|()| layers.build());
-        let config = config.map_err(|e| e.to_string())?;
-        // More steps may be asked for; everything else must be as it was.
-        if (Config { steps: self.arena.config.steps, ..config }) != self.arena.config {
-            return Err("it belongs to another configuration".into());
-        }
-        let text = |error: StoreError| error.to_string();
-        let last_good = state.mlp_like("last_good", &self.last_good).map_err(text)?;
-        let best = match counters.best {
-            None => None,
-            Some((about, reward, cost, violation)) => {
-                let actor = state.mlp_like("best", &self.last_good).map_err(text)?;
-                Some(Best { policy: Policy { actor, about }, reward, cost, violation })
+    fn refuse_not_finite(&mut self) -> Result<(), TrainError> {
+        match Walk::find_not_finite(|walk| self.algorithm.walk(walk)) {
+            None => Ok(()),
+            Some(tensor) => {
+                self.broken = true;
+                Err(TrainError::NotFinite { step: self.context.grad_steps, tensor })
             }
-        };
-        self.method.load(state, counters.method, replay)?;
-        (self.last_good, self.best) = (last_good, best);
-        self.arena.generation = counters.generation;
-        self.arena.env_steps = counters.env_steps;
-        self.arena.grad_steps = counters.grad_steps;
-        self.arena.times = counters.times;
-        self.pending = counters.pending;
-        self.tested_at = counters.tested_at;
-        self.started = Instant::now();
-        Ok(())
+        }
     }
 
     /// One generation: lines 7-30 of Algorithm 1.
@@ -403,7 +341,7 @@ impl Trainer {
     pub fn generation(
         &mut self,
         progress: &mut (dyn FnMut(u64) -> bool + Send),
-    ) -> Result<Option<Generation>, TrainError> {
+    ) -> Result<Option<Record>, TrainError> {
         Ok(if self.play_and_learn(progress)? { self.conclude() } else { None })
     }
 
@@ -415,36 +353,46 @@ impl Trainer {
     ) -> Result<bool, TrainError> {
         let mut pending = match self.pending.take() {
             Some(pending) => pending,
-            None => {
-                self.arena.generation += 1;
-                self.last_good = self.method.actor();
-                self.method.play(&mut self.arena)
-            }
+            None => self.play(),
         };
         // All at once: it takes as long as a small update to reach a thread of the pool.
-        let pool = Arc::clone(&self.arena.pool);
+        let pool = Arc::clone(&self.context.pool);
         let learnt = pool.install(|| self.learn(&mut pending, progress));
         self.pending = Some(pending);
         learnt
     }
 
-    /// The second part of [`generation`](Self::generation): what the method does after its last
+    fn play(&mut self) -> Pending {
+        self.context.generation += 1;
+        self.last_good = self.algorithm.actor();
+        let mut record = Record::default();
+        record.set(&GENERATION, self.context.generation);
+        // First in its line, whatever the algorithm notes.
+        record.set(&ENV_STEPS, 0);
+        record.set(&GRAD_STEPS, 0);
+        let Collected { steps, updates } = self.algorithm.collect(&mut self.context, &mut record);
+        self.context.env_steps += steps;
+        self.learnt_steps += if updates > 0 { steps } else { 0 };
+        record.set(&ENV_STEPS, self.context.env_steps);
+        Pending { record, steps, updates, done: 0, figures: Record::default() }
+    }
+
+    /// The second part of [`generation`](Self::generation): what the algorithm does after its last
     /// update, and a test. Only here does it matter whether the run ends with this generation: a
     /// checkpoint made before serves a longer run as well.
-    pub fn conclude(&mut self) -> Option<Generation> {
+    pub fn conclude(&mut self) -> Option<Record> {
         let Pending { mut record, figures, done, .. } = self.pending.take()?;
-        let means = (done > 0).then(|| figures.divided_by(done as f64));
-        record.grad_steps = self.arena.grad_steps;
-        record.critic_loss = means.map(|m| m.critic);
-        record.actor_loss = means.map(|m| m.actor);
-        record.entropy = means.map(|m| m.entropy);
-        self.method.conclude(&self.arena, &mut record, means);
-        let due = |at: u64| self.arena.env_steps >= at + self.arena.config.test.every;
+        record.set(&GRAD_STEPS, self.context.grad_steps);
+        record.set_means(&figures, done);
+        self.algorithm.conclude(&self.context, &mut record);
+        let due = |at: u64| self.context.env_steps >= at + self.context.config.test.every;
         if self.is_done() || self.tested_at.is_none_or(due) {
             self.test(&mut record);
         }
-        record.times = self.times();
-        record.seconds = record.times.total;
+        let Times { updates, physics, total } = self.times();
+        record.set(&SECONDS, total);
+        record.set(&SECONDS_UPDATES, updates);
+        record.set(&SECONDS_PHYSICS, physics);
         Some(record)
     }
 
@@ -457,80 +405,71 @@ impl Trainer {
         let start = Instant::now();
         let mut go_on = true;
         while pending.done < pending.updates && go_on {
-            let figures = self.method.update(&self.arena);
-            self.arena.grad_steps += 1;
+            let figures = self.algorithm.update(&self.context);
+            self.context.grad_steps += 1;
             pending.done += 1;
             // A loss shows most troubles at once; a weight behind a ReLU may not reach it.
-            let last = pending.done == pending.updates;
-            let broken = if figures.are_finite() { None } else { Some("a loss".into()) };
-            if (broken.is_some() || last)
-                && let Some(tensor) = self.method.broken_tensor().or(broken)
-            {
+            let finite = figures.iter().all(|(_, figure)| figure.is_finite());
+            if !finite || pending.done == pending.updates {
+                self.refuse_not_finite()?;
+            }
+            if !finite {
                 self.broken = true;
-                return Err(TrainError::NotFinite { step: self.arena.grad_steps, tensor });
+                let (step, tensor) = (self.context.grad_steps, "a loss".into());
+                return Err(TrainError::NotFinite { step, tensor });
             }
             pending.figures.add(&figures);
             let share = pending.done as f64 / pending.updates as f64;
             let learnt = (pending.steps as f64 * share) as u64;
-            go_on = progress(self.arena.env_steps - pending.steps + learnt);
+            go_on = progress(self.context.env_steps - pending.steps + learnt);
         }
-        self.arena.times.updates += start.elapsed().as_secs_f64();
+        self.context.times.updates += start.elapsed().as_secs_f64();
         Ok(pending.done == pending.updates)
     }
 
     /// Tests the learner and the champion, and keeps who is the best so far.
-    fn test(&mut self, record: &mut Generation) {
-        self.tested_at = Some(self.arena.env_steps);
-        let learner = self.method.actor();
-        let (reward, cost) = self.arena.tested(&learner, Stream::TestLearner);
-        record.learner_reward = Some(reward);
-        record.feasible = Some(feasible(&cost, &self.arena.spec.constraints));
-        record.learner_cost = Some(cost.clone());
-        record.new_best = self.keep_if_best(&learner, reward, cost);
-        if let Some(champion) = self.method.champion() {
-            let (reward, cost) = self.arena.tested(&champion, Stream::TestChampion);
-            record.champion_reward = Some(reward);
-            record.champion_cost = Some(cost.clone());
-            record.new_best |= self.keep_if_best(&champion, reward, cost);
+    fn test(&mut self, record: &mut Record) {
+        self.tested_at = Some(self.context.env_steps);
+        let learner = self.algorithm.actor();
+        let result = self.tested(&learner, Stream::TestLearner);
+        record.set(&LEARNER_REWARD, result.reward);
+        record.set(&LEARNER_COST, result.cost.clone());
+        record.set(&FEASIBLE, Constraint::all_kept(&self.context.spec.constraints, &result.cost));
+        let mut new_best = self.keep_if_best(&learner, result);
+        if let Some(champion) = self.algorithm.champion() {
+            let result = self.tested(&champion, Stream::TestChampion);
+            record.set(&CHAMPION_REWARD, result.reward);
+            record.set(&CHAMPION_COST, result.cost.clone());
+            new_best |= self.keep_if_best(&champion, result);
         }
-        record.best_reward = self.best.as_ref().map(|best| best.reward);
-        record.best_feasible = self.best.as_ref().map(|best| best.violation == 0.0);
+        record.set(&NEW_BEST, new_best);
+        if let Some(Best { result, .. }) = &self.best {
+            record.set(&BEST_REWARD, result.reward);
+            record.set(&BEST_FEASIBLE, result.is_feasible());
+        }
     }
 
-    fn keep_if_best(&mut self, actor: &Mlp, reward: f64, cost: Vec<f64>) -> bool {
-        let violation = violation(&cost, &self.arena.spec.constraints);
-        let better = self.best.as_ref().is_none_or(|best| {
-            if violation == 0.0 && best.violation == 0.0 {
-                reward > best.reward
-            } else {
-                violation < best.violation
-            }
-        });
+    fn tested(&mut self, actor: &Mlp, stream: Stream) -> TestResult {
+        let test = &self.context.config.test;
+        let choice = if test.sample { Choice::Sample } else { Choice::Mean };
+        let played = self.context.play_several(actor, test.episodes, stream, choice);
+        let constraints = &self.context.spec.constraints;
+        let cost = mean_costs(&constraint_values(&played), constraints.len());
+        TestResult {
+            env_steps: self.context.env_steps,
+            reward: mean(played.iter().map(|r| r.episode.reward())),
+            violation: Constraint::violation(constraints, &cost),
+            cost,
+        }
+    }
+
+    fn keep_if_best(&mut self, actor: &Mlp, result: TestResult) -> bool {
+        let better = self.best.as_ref().is_none_or(|best| result.is_better_than(&best.result));
         if better {
-            let about =
-                About { reward: Some(reward), cost: Some(cost.clone()), ..self.arena.about() };
-            let policy = Policy { actor: actor.clone(), about };
-            self.best = Some(Best { policy, reward, cost, violation });
+            self.best = Some(Best { actor: actor.clone(), result });
         }
         better
     }
-}
-
-/// J_C of every episode.
-pub(crate) fn constraint_values<'a>(
-    played: impl IntoIterator<Item = &'a Rollout>,
-) -> Vec<Vec<f64>> {
-    played.into_iter().map(|rollout| rollout.episode.constraint_values()).collect()
-}
-
-pub(crate) fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let count = numbers.len() as f64;
-    numbers.sum::<f64>() / count
-}
-
-/// The mean over episodes of each constraint's value.
-pub(crate) fn mean_costs(episodes: &[Vec<f64>], constraints: usize) -> Vec<f64> {
-    (0..constraints).map(|i| mean(episodes.iter().map(|values| values[i]))).collect()
 }
 
 #[cfg(test)]
@@ -538,23 +477,23 @@ mod tests {
     use super::*;
     use cmdp::PointMass;
 
-    fn trainer() -> Trainer {
-        let mut layers = Layers::default();
-        layers
-            .toml("task = 'point-mass'\nalgorithm = 'sac'\nconstraints = ['force<=0.1']")
-            .unwrap();
-        let constraints = Constraint::parse_all(&["force<=0.1"], &PointMass::COSTS).unwrap();
-        let make = || -> Result<Box<dyn Env>, TrainError> {
-            Ok(Box::new(PointMass::new(constraints.clone())?))
-        };
-        Trainer::new(layers.build().unwrap(), 1, make).unwrap()
-    }
-
     #[test]
     fn the_best_policy_is_feasible_first_and_rewarding_second() {
-        let mut trainer = trainer();
-        let actor = trainer.method.actor();
-        let mut keep = |reward: f64, cost: f64| trainer.keep_if_best(&actor, reward, vec![cost]);
+        let make = || -> Result<Box<dyn Env>, cmdp::ConstraintError> {
+            let constraints = Constraint::parse_all(&["force<=0.1"], &PointMass::COSTS)?;
+            Ok(Box::new(PointMass::new(constraints)?))
+        };
+        let mut trainer = Trainer::new(Config::new("sac").unwrap(), 1, make).unwrap();
+        // The environment is the truth about the task.
+        assert_eq!(trainer.config().task, "point-mass");
+        assert_eq!(trainer.config().constraints, ["mean(force)<=0.1"]);
+        let actor = trainer.actor();
+        let mut keep = |reward: f64, cost: f64| {
+            let constraints = trainer.spec().constraints.clone();
+            let (env_steps, cost) = (0, vec![cost]);
+            let violation = Constraint::violation(&constraints, &cost);
+            trainer.keep_if_best(&actor, TestResult { env_steps, reward, cost, violation })
+        };
         assert!(keep(5.0, 0.9)); // the first, whatever it is
         assert!(keep(1.0, 0.5)); // less violation
         assert!(!keep(9.0, 0.6));
@@ -562,8 +501,8 @@ mod tests {
         assert!(!keep(9.0, 0.11));
         assert!(!keep(-3.0, 0.0)); // as feasible, no better
         assert!(keep(-2.0, 0.1));
-        let best = trainer.best().unwrap();
+        let best = &trainer.best().unwrap().result;
         assert_eq!((best.reward, best.violation), (-2.0, 0.0));
-        assert_eq!(best.policy.about.cost, Some(vec![0.1]));
+        assert_eq!(best.cost, [0.1]);
     }
 }

@@ -3,8 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ecrl::replay::{Replay, Transition};
-use ecrl::sac::{Sac, SacConfig};
+use ecrl::learners::sac::{Sac, SacConfig};
+use ecrl::memory::replay::{Replay, Transition};
 
 /// The system's allocator, counting.
 struct Counting;

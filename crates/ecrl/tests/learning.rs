@@ -1,139 +1,164 @@
 //! Every algorithm learns the point mass in seconds, and does what its name promises.
 
-use cmdp::{Constraint, Env, EnvSpec, PointMass, Rng, StateError, Step};
+use cmdp::{Constraint, Env, EnvSpec, PointMass, Rng, Step};
 use ecrl::config::{Config, Layers};
-use ecrl::record::Generation;
-use ecrl::trainer::{TrainError, Trainer};
+use ecrl::metrics::{
+    CHAMPION_COST, ENV_STEPS, FEASIBLE, GRAD_STEPS, LEARNER_COST, LEARNER_REWARD, Measure, Metric,
+    ROLLOUT_COST, Record, Value,
+};
+use ecrl::multipliers::LAMBDA_LEARNER;
+use ecrl::trainer::Trainer;
 
 /// The best return under `force<=0.1`, and without a constraint: see [`PointMass`].
 const CONSTRAINED: f64 = 42.8;
 const UNCONSTRAINED: f64 = 51.0;
 
-fn config(algorithm: &str) -> Config {
+const OFF_POLICY: &str = r#"
+    steps = 15000
+    [learner]
+    learning_starts = 1000
+    [sac]
+    hidden = [64, 64]
+    batch = 128
+    alpha = 0.02
+    tau = 0.01
+    actor_lr = 1e-3
+    critic_lr = 1e-3
+    [replay]
+    capacity = 4000
+"#;
+const ON_POLICY: &str = r#"
+    steps = 60000
+    [ppo]
+    gamma = 0.95 # what follows the 60 steps of an episode matters little
+    lr = 1e-3
+"#;
+/// What makes multipliers move on a task of this length.
+const ADAPTIVE: &str = "[multipliers]\nlambda = 0.5\neta = 2.0\n";
+
+fn config(algorithm: &str, values: &[&str]) -> Config {
     let mut layers = Layers::default();
-    layers
-        .toml(
-            r#"
-            task = "point-mass"
-            steps = 15000
-            constraints = ["force<=0.1"]
-            [learner]
-            learning_starts = 1000
-            [sac]
-            hidden = [64, 64]
-            batch = 128
-            alpha = 0.02
-            tau = 0.01
-            actor_lr = 1e-3
-            critic_lr = 1e-3
-            [ppo]
-            discount = 0.95 # what follows the 60 steps of an episode matters little
-            lr = 1e-3
-            [replay]
-            capacity = 4000
-            [multipliers]
-            lambda = 0.5
-            eta = 2.0
-            "#,
-        )
-        .unwrap();
     layers.set("algorithm", algorithm);
+    values.iter().for_each(|values| layers.toml(values).unwrap());
     layers.build().unwrap()
 }
 
-fn env(config: &Config) -> Box<dyn Env> {
-    let constraints = Constraint::parse_all(&config.constraints, &PointMass::COSTS).unwrap();
+fn env(constraints: &[&str]) -> Box<dyn Env> {
+    let constraints = Constraint::parse_all(constraints, &PointMass::COSTS).unwrap();
     Box::new(PointMass::new(constraints).unwrap())
 }
 
-fn train(config: Config, threads: usize) -> (Trainer, Vec<Generation>) {
-    let make = || Ok(env(&config));
-    let mut trainer = Trainer::new::<TrainError>(config.clone(), threads, make).unwrap();
-    let mut generations = Vec::new();
-    while !trainer.is_done() {
-        generations.push(trainer.generation(&mut |_| true).unwrap().unwrap());
+fn trainer(config: &Config, threads: usize, constraints: &[&str]) -> Trainer {
+    let make = || Ok::<_, std::convert::Infallible>(env(constraints));
+    Trainer::new(config.clone(), threads, make).unwrap()
+}
+
+/// The value of a metric that must be there.
+fn get<T: Measure>(record: &Record, metric: &'static Metric<T>) -> T {
+    record.get(metric).unwrap_or_else(|| panic!("no {} in {record:?}", metric.about.name))
+}
+
+/// The same for a metric that an algorithm keeps to itself.
+fn figure(record: &Record, name: &str) -> f64 {
+    match record.value(name) {
+        Some(Value::Number(x)) => *x,
+        Some(Value::Numbers(all)) => all[0],
+        Some(Value::Count(n)) => *n as f64,
+        _ => panic!("no {name} in {record:?}"),
     }
-    (trainer, generations)
+}
+
+fn train(config: Config, threads: usize) -> (Trainer, Vec<Record>) {
+    let mut trainer = trainer(&config, threads, &["force<=0.1"]);
+    let mut records = Vec::new();
+    while !trainer.is_done() {
+        records.push(trainer.generation(&mut |_| true).unwrap().unwrap());
+    }
+    (trainer, records)
 }
 
 #[test]
 fn rcpo_keeps_the_constraint_and_sac_earns_more_by_breaking_it() {
-    let (rcpo, rcpo_log) = train(config("rcpo"), 2);
-    let best = rcpo.best().unwrap();
-    assert_eq!(best.violation, 0.0);
+    let (rcpo, log) = train(config("rcpo", &[OFF_POLICY, ADAPTIVE]), 2);
+    let best = &rcpo.best().unwrap().result;
+    assert!(best.is_feasible());
     assert!(best.reward > 0.9 * CONSTRAINED, "{}", best.reward);
-    let last = rcpo_log.last().unwrap();
-    assert_eq!(last.feasible, Some(true), "{last:?}");
-    assert!(last.learner_reward.unwrap() > 0.85 * CONSTRAINED, "{last:?}");
+    let last = log.last().unwrap();
+    assert!(get(last, &FEASIBLE), "{last:?}");
+    assert!(get(last, &LEARNER_REWARD) > 0.85 * CONSTRAINED, "{last:?}");
     // λ* = 2.5 at ε = 0.1: the slope of the best return over the force spent.
-    assert!((1.0..4.0).contains(&last.lambda_learner[0]), "{last:?}");
+    assert!((1.0..4.0).contains(&get(last, &LAMBDA_LEARNER)[0]), "{last:?}");
 
-    let (_, sac_log) = train(config("sac"), 2);
-    let last = sac_log.last().unwrap();
-    assert!(last.learner_reward.unwrap() > 0.95 * UNCONSTRAINED, "{last:?}");
-    assert!(last.learner_cost.as_ref().unwrap()[0] > 0.2, "{last:?}");
-    assert_eq!(last.lambda_learner, [0.0]);
+    let (_, log) = train(config("sac", &[OFF_POLICY]), 2);
+    let last = log.last().unwrap();
+    assert!(get(last, &LEARNER_REWARD) > 0.95 * UNCONSTRAINED, "{last:?}");
+    assert!(get(last, &LEARNER_COST)[0] > 0.2, "{last:?}");
+    assert_eq!(get(last, &LAMBDA_LEARNER), [0.0]);
 }
 
 #[test]
 fn ecrl_keeps_the_constraint_and_erl_earns_more_by_breaking_it() {
     // The paper's conflict, in small.
-    let tested = |log: &[Generation]| -> Vec<(f64, f64, f64)> {
-        let tests = log.iter().rev().filter(|g| g.learner_reward.is_some()).take(4);
-        let cost = |cost: &Option<Vec<f64>>| cost.as_ref().unwrap()[0];
+    let tested = |log: &[Record]| -> Vec<(f64, f64, f64)> {
+        let tests = log.iter().rev().filter(|g| g.get(&LEARNER_REWARD).is_some()).take(4);
         tests
-            .map(|g| (g.learner_reward.unwrap(), cost(&g.learner_cost), cost(&g.champion_cost)))
+            .map(|g| {
+                let cost = |metric: &'static Metric<Vec<f64>>| get(g, metric)[0];
+                (get(g, &LEARNER_REWARD), cost(&LEARNER_COST), cost(&CHAMPION_COST))
+            })
             .collect()
     };
-    let (ecrl, log) = train(config("ecrl"), 2);
-    let best = ecrl.best().unwrap();
-    assert_eq!(best.violation, 0.0);
+    let (ecrl, log) = train(config("ecrl", &[OFF_POLICY, ADAPTIVE]), 2);
+    let best = &ecrl.best().unwrap().result;
+    assert!(best.is_feasible());
     assert!(best.reward > 0.85 * CONSTRAINED, "{}", best.reward);
     let kept =
         tested(&log).iter().filter(|(_, learner, champion)| learner.min(*champion) <= 0.1).count();
     assert!(kept >= 3, "{:?}", tested(&log));
     let last = log.last().unwrap();
-    assert!(last.population_cost_mean.as_ref().unwrap()[0] < 0.2, "{last:?}");
-    assert!(last.population_feasible.unwrap() > 0.0, "{last:?}");
+    assert!(figure(last, "population_cost_mean") < 0.2, "{last:?}");
+    assert!(figure(last, "population_feasible") > 0.0, "{last:?}");
 
-    let (_, log) = train(config("erl"), 2);
+    let (_, log) = train(config("erl", &[OFF_POLICY]), 2);
     for (reward, learner, champion) in tested(&log) {
         assert!(reward > 0.9 * UNCONSTRAINED && learner > 0.2 && champion > 0.2);
     }
     let last = log.last().unwrap();
-    assert!(last.population_cost_mean.as_ref().unwrap()[0] > 0.3, "{last:?}");
-    assert_eq!(last.population_feasible, Some(0.0));
+    assert!(figure(last, "population_cost_mean") > 0.3, "{last:?}");
+    assert_eq!(figure(last, "population_feasible"), 0.0);
 }
 
 #[test]
 fn ipo_keeps_the_constraint_and_ppo_earns_more_by_breaking_it() {
-    let on_policy = |algorithm: &str| Config { steps: 60_000, ..config(algorithm) };
-    let (_, log) = train(on_policy("ppo"), 2);
+    let (_, log) = train(config("ppo", &[ON_POLICY]), 2);
     let last = log.last().unwrap();
-    assert!(last.learner_reward.unwrap() > 0.95 * UNCONSTRAINED, "{last:?}");
-    assert!(last.learner_cost.as_ref().unwrap()[0] > 0.2, "{last:?}");
-    assert_eq!(last.recovery, None);
+    assert!(get(last, &LEARNER_REWARD) > 0.95 * UNCONSTRAINED, "{last:?}");
+    assert!(get(last, &LEARNER_COST)[0] > 0.2, "{last:?}");
+    assert_eq!(last.value("recovery"), None);
 
-    let (ipo, log) = train(on_policy("ipo"), 2);
+    let (ipo, log) = train(config("ipo", &[ON_POLICY]), 2);
     let last = log.last().unwrap();
-    assert_eq!(last.feasible, Some(true), "{last:?}");
+    assert!(get(last, &FEASIBLE), "{last:?}");
     // The barrier is about what it draws, noise and all: the mean action stays well within.
-    assert!(ipo.best().unwrap().reward > 0.6 * CONSTRAINED, "{:?}", ipo.best());
+    assert!(ipo.best().unwrap().result.reward > 0.6 * CONSTRAINED, "{:?}", ipo.best());
     // It starts beyond the threshold, follows the cost until it is back within, and stays there.
-    assert_eq!(log[0].recovery, Some(1.0), "{:?}", log[0]);
+    assert_eq!(figure(&log[0], "recovery"), 1.0, "{:?}", log[0]);
     for g in &log[2 * log.len() / 3..] {
-        assert!(g.recovery.unwrap() < 0.1 && g.rollout_cost.as_ref().unwrap()[0] < 0.1, "{g:?}");
+        assert!(figure(g, "recovery") < 0.1 && get(g, &ROLLOUT_COST)[0] < 0.1, "{g:?}");
     }
 }
 
 /// A run cut short, for tests that do not need to learn.
 fn short(algorithm: &str) -> Config {
-    Config { steps: 2000, ..config(algorithm) }
+    let values: &[&str] = match algorithm {
+        "ipo" => &[ON_POLICY],
+        _ => &[OFF_POLICY, ADAPTIVE],
+    };
+    Config { steps: 2000, ..config(algorithm, values) }
 }
 
-fn without_time(mut log: Vec<Generation>) -> Vec<Generation> {
-    log.iter_mut().for_each(|g| (g.seconds, g.times) = (0.0, Default::default()));
-    log
+fn without_times(log: Vec<Record>) -> Vec<Record> {
+    log.into_iter().map(Record::without_times).collect()
 }
 
 #[test]
@@ -141,19 +166,33 @@ fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() {
     for algorithm in ["ecrl", "rcpo", "ipo"] {
         let (one, one_log) = train(short(algorithm), 1);
         let (three, three_log) = train(short(algorithm), 3);
-        assert_eq!(without_time(one_log.clone()), without_time(three_log), "{algorithm}");
-        assert_eq!(one.policy().to_bytes(), three.policy().to_bytes(), "{algorithm}");
+        assert_eq!(without_times(one_log.clone()), without_times(three_log), "{algorithm}");
+        assert_eq!(one.actor(), three.actor(), "{algorithm}");
         assert_eq!(one.census(), three.census(), "{algorithm}");
         let (_, other) = train(Config { seed: 1, ..short(algorithm) }, 2);
-        assert_ne!(without_time(one_log), without_time(other), "{algorithm}");
+        assert_ne!(without_times(one_log), without_times(other), "{algorithm}");
+    }
+}
+
+#[test]
+fn every_metric_recorded_is_one_that_the_algorithm_lists() {
+    for row in ecrl::algorithms::ALGORITHMS {
+        let mut trainer = trainer(&Config::new(row.name()).unwrap(), 2, &["force<=0.1"]);
+        let record = trainer.generation(&mut |_| true).unwrap().unwrap();
+        let listed = [ecrl::metrics::COMMON, &row.metrics()[..]].concat();
+        for (about, _) in record.iter() {
+            assert!(listed.contains(&about), "{}: {}", row.name(), about.name);
+        }
     }
 }
 
 #[test]
 fn several_constraints_each_have_a_multiplier() {
-    let constraints = vec!["force<=0.1".into(), "sum(force)<=1000".into()];
-    let (_, log) = train(Config { constraints, ..short("rcpo") }, 2);
-    let lambda = &log.last().unwrap().lambda_learner;
+    let mut trainer = trainer(&short("rcpo"), 2, &["force<=0.1", "sum(force)<=1000"]);
+    let mut lambda = Vec::new();
+    while !trainer.is_done() {
+        lambda = get(&trainer.generation(&mut |_| true).unwrap().unwrap(), &LAMBDA_LEARNER);
+    }
     assert!(lambda[0] > 0.5, "broken, so it rises: {lambda:?}");
     assert_eq!(lambda[1], 0.0, "kept by far, so it falls to zero");
 }
@@ -162,13 +201,14 @@ fn several_constraints_each_have_a_multiplier() {
 fn updates_and_multipliers_wait_for_enough_transitions() {
     let (_, log) = train(short("rcpo"), 2);
     for g in &log {
-        let waiting = g.replay < 1000;
-        assert_eq!(g.grad_steps == 0, waiting, "{g:?}");
-        assert_eq!(g.lambda_learner == [0.5], waiting, "{g:?}");
+        let waiting = figure(g, "replay") < 1000.0;
+        assert_eq!(get(g, &GRAD_STEPS) == 0, waiting, "{g:?}");
+        assert_eq!(get(g, &LAMBDA_LEARNER) == [0.5], waiting, "{g:?}");
     }
-    let first = log.iter().position(|g| g.grad_steps > 0).unwrap();
+    let first = log.iter().position(|g| get(g, &GRAD_STEPS) > 0).unwrap();
     for pair in log[first..].windows(2) {
-        assert_eq!(pair[1].grad_steps - pair[0].grad_steps, pair[1].env_steps - pair[0].env_steps);
+        let taken = |metric| get(&pair[1], metric) - get(&pair[0], metric);
+        assert_eq!(taken(&GRAD_STEPS), taken(&ENV_STEPS));
     }
 }
 
@@ -189,25 +229,18 @@ impl Env for Poisoned {
         let step = self.0.step(action, obs, costs);
         Step { reward: if self.1 > 1500 { f64::NAN } else { step.reward }, ..step }
     }
-
-    fn capture(&self) -> Vec<f64> {
-        self.0.capture()
-    }
-
-    fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
-        self.0.restore(state, obs)
-    }
 }
 
 #[test]
 fn a_nan_stops_the_run_with_step_and_tensor_and_keeps_the_last_good_policy() {
-    let config = config("sac");
-    let make = || Ok(Box::new(Poisoned(env(&config), 0)) as Box<dyn Env>);
-    let mut trainer = Trainer::new::<TrainError>(config.clone(), 1, make).unwrap();
-    let mut good = trainer.policy();
+    let make = || -> Result<Box<dyn Env>, std::convert::Infallible> {
+        Ok(Box::new(Poisoned(env(&["force<=0.1"]), 0)))
+    };
+    let mut trainer = Trainer::new(config("sac", &[OFF_POLICY]), 1, make).unwrap();
+    let mut good = trainer.actor();
     let error = loop {
         match trainer.generation(&mut |_| true) {
-            Ok(_) => good = trainer.policy(),
+            Ok(_) => good = trainer.actor(),
             Err(error) => break error.to_string(),
         }
     };
@@ -215,16 +248,15 @@ fn a_nan_stops_the_run_with_step_and_tensor_and_keeps_the_last_good_policy() {
         error.starts_with("update ") && error.contains("critic1.0.weight is not finite"),
         "{error}"
     );
-    assert_eq!(trainer.policy().actor, good.actor);
-    assert!(good.actor.params().iter().all(|x| x.is_finite()));
+    assert_eq!(trainer.actor(), good);
+    assert!(good.params().iter().all(|x| x.is_finite()));
+    assert!(trainer.state().is_err(), "what could not be loaded is not stored");
 }
 
 #[test]
 fn a_run_paused_anywhere_ends_as_if_it_had_not_been() {
-    let config = short("ecrl");
-    let (whole, log) = train(config.clone(), 2);
-    let make = || Ok(env(&config));
-    let mut paused = Trainer::new::<TrainError>(config.clone(), 2, make).unwrap();
+    let (whole, log) = train(short("ecrl"), 2);
+    let mut paused = trainer(&short("ecrl"), 2, &["force<=0.1"]);
     let (mut generations, mut pauses) = (Vec::new(), 0);
     while !paused.is_done() {
         let mut updates = 0;
@@ -238,6 +270,6 @@ fn a_run_paused_anywhere_ends_as_if_it_had_not_been() {
         }
     }
     assert!(pauses > 5, "{pauses}");
-    assert_eq!(without_time(generations), without_time(log));
-    assert_eq!(paused.policy().to_bytes(), whole.policy().to_bytes());
+    assert_eq!(without_times(generations), without_times(log));
+    assert_eq!(paused.actor(), whole.actor());
 }

@@ -28,16 +28,9 @@ impl Adam {
         Self { learning_rate, steps: 0, m: vec![0.0; params], v: vec![0.0; params] }
     }
 
-    /// The state: steps taken, first and second moments.
-    pub fn state(&self) -> (u64, &[f32], &[f32]) {
-        (self.steps, &self.m, &self.v)
-    }
-
-    /// Goes back to a state.
-    pub fn restore(&mut self, steps: u64, m: &[f32], v: &[f32]) {
-        self.steps = steps;
-        self.m.copy_from_slice(m);
-        self.v.copy_from_slice(v);
+    /// The whole state: steps taken, first and second moments.
+    pub fn state_mut(&mut self) -> (&mut u64, &mut [f32], &mut [f32]) {
+        (&mut self.steps, &mut self.m, &mut self.v)
     }
 
     /// Goes on with another learning rate.

@@ -3,6 +3,7 @@
 //! - [`matrix`]: the one place that multiplies matrices.
 //! - [`Mlp`]: fully connected layers; forward and backward for a batch, a lean path for one row.
 //! - [`Adam`]: the optimiser, with Polyak averaging of a target network.
+//! - [`Trained`]: a network with its optimiser and its buffers.
 //! - [`gaussian`]: the tanh-squashed Gaussian policy head.
 //! - [`store`]: named tensors on disk, as safetensors.
 //! - [`simd`]: the vector instructions in use.
@@ -18,6 +19,8 @@ mod mlp;
 pub mod simd;
 pub mod store;
 pub mod threads;
+mod trained;
 
 pub use adam::Adam;
 pub use mlp::{Activation, Mlp, Tape};
+pub use trained::Trained;

@@ -79,7 +79,7 @@ pub fn limit(kind: Option<Kind>) -> bool {
 pub(crate) fn arch() -> Arch {
     match LIMIT.load(Ordering::Relaxed) {
         BEST => Arch::new(),
-        limit => Kind::ALL[usize::from(limit)].arch().unwrap_or_else(Arch::new),
+        limit => Kind::ALL[usize::from(limit)].arch().unwrap_or_default(),
     }
 }
 

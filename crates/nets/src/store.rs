@@ -16,6 +16,7 @@ pub struct Store {
     /// order of several would change from run to run, and with it the file's bytes.
     pub about: String,
     tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
+    bytes: BTreeMap<String, Vec<u8>>,
 }
 
 /// Bytes that do not hold what was expected.
@@ -24,8 +25,8 @@ pub enum StoreError {
     /// Not safetensors.
     #[error("not a safetensors file: {0}")]
     Format(String),
-    /// A tensor is not f32.
-    #[error("tensor '{name}' is {found}; expected F32")]
+    /// A tensor is neither numbers of f32 nor bytes.
+    #[error("tensor '{name}' is {found}; expected F32 or U8")]
     Type {
         /// The tensor.
         name: String,
@@ -53,7 +54,7 @@ pub enum StoreError {
 impl Store {
     /// No tensors yet, and what they are.
     pub fn new(about: String) -> Self {
-        Self { about, tensors: BTreeMap::new() }
+        Self { about, ..Self::default() }
     }
 
     /// Adds one tensor.
@@ -67,6 +68,17 @@ impl Store {
         for (name, shape, range) in mlp_tensors(prefix, net) {
             self.add(name, &shape, &net.params()[range]);
         }
+    }
+
+    /// Adds what is no tensor of numbers.
+    pub fn add_bytes(&mut self, name: impl Into<String>, bytes: Vec<u8>) {
+        self.bytes.insert(name.into(), bytes);
+    }
+
+    /// What [`add_bytes`](Self::add_bytes) stored.
+    pub fn bytes(&self, name: &str) -> Result<&[u8], StoreError> {
+        let bytes = self.bytes.get(name).ok_or_else(|| StoreError::Missing(name.into()))?;
+        Ok(bytes)
     }
 
     /// The names of all tensors.
@@ -118,8 +130,12 @@ impl Store {
             let bytes = bytemuck::cast_slice(numbers);
             (name, TensorView::new(Dtype::F32, shape.clone(), bytes).expect("lengths agree"))
         });
+        let bytes = self.bytes.iter().map(|(name, bytes)| {
+            let view = TensorView::new(Dtype::U8, vec![bytes.len()], bytes);
+            (name, view.expect("lengths agree"))
+        });
         let about = HashMap::from([(ABOUT.to_owned(), self.about.clone())]);
-        safetensors::serialize(views, Some(about)).expect("views are consistent")
+        safetensors::serialize(views.chain(bytes), Some(about)).expect("views are consistent")
     }
 
     /// Reads a file's content.
@@ -131,6 +147,10 @@ impl Store {
         let about = header.metadata().as_ref().and_then(|metadata| metadata.get(ABOUT));
         store.about = about.cloned().unwrap_or_default();
         for (name, view) in file.iter() {
+            if view.dtype() == Dtype::U8 {
+                store.bytes.insert(name.into(), view.data().to_vec());
+                continue;
+            }
             if view.dtype() != Dtype::F32 {
                 let found = format!("{:?}", view.dtype());
                 return Err(StoreError::Type { name: name.into(), found });
@@ -173,6 +193,7 @@ mod tests {
         let about = r#"{"task": "hopper"}"#.into();
         let mut store = Store::new(about);
         store.add_mlp("actor", &net());
+        store.add_bytes("more", vec![1, 2, 3]);
         store
     }
 
@@ -180,6 +201,7 @@ mod tests {
     fn what_is_stored_comes_back_to_the_bit() {
         let read = Store::from_bytes(&stored().to_bytes()).unwrap();
         assert_eq!(read, stored());
+        assert_eq!(read.bytes("more").unwrap(), [1, 2, 3]);
         assert_eq!(read.mlp("actor", &[3, 5, 2], Activation::Relu).unwrap(), net());
         let names: Vec<&str> = read.names().collect();
         assert_eq!(names, ["actor.0.bias", "actor.0.weight", "actor.1.bias", "actor.1.weight"]);

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use cmdp::Rng;
+use ecrl::metrics::{BEST_FEASIBLE, BEST_REWARD, ENV_STEPS, FEASIBLE, ROLLOUT_COST};
 
-use crate::runs::{Metric, Run, State};
+use crate::runs::{Metric, Run, RunState};
 use crate::stats::{self, Estimate};
 
 /// Points of the common grid of steps.
@@ -175,7 +176,7 @@ pub fn table(groups: &Groups, rng: &mut Rng) -> Vec<Row> {
     for (task, labels) in groups {
         for (label, runs) in labels {
             let done: Vec<&Run> =
-                runs.iter().copied().filter(|run| run.state == State::Finished).collect();
+                runs.iter().copied().filter(|run| run.state == RunState::Finished).collect();
             let last = |metric: Metric| -> Vec<f64> {
                 done.iter().filter_map(|run| Some(run.tests(metric).last()?.1)).collect()
             };
@@ -186,7 +187,7 @@ pub fn table(groups: &Groups, rng: &mut Rng) -> Vec<Row> {
             };
             let constraints = runs[0].constraints.len();
             let kept = done.iter().filter(|run| {
-                let tested = run.generations.iter().rev().find_map(|g| g.feasible);
+                let tested = run.generations.iter().rev().find_map(|g| g.get(&FEASIBLE));
                 tested.unwrap_or(false)
             });
             let kept = kept.count() as f64;
@@ -194,8 +195,8 @@ pub fn table(groups: &Groups, rng: &mut Rng) -> Vec<Row> {
                 .iter()
                 .filter_map(|run| {
                     let tested = run.generations.iter().rev();
-                    let mut best = tested.filter(|g| g.best_feasible == Some(true));
-                    best.next().and_then(|g| g.best_reward)
+                    let mut best = tested.filter(|g| g.get(&BEST_FEASIBLE) == Some(true));
+                    best.next().and_then(|g| g.get(&BEST_REWARD))
                 })
                 .collect();
             let violation = |i: usize| -> Option<f64> {
@@ -223,10 +224,11 @@ pub fn table(groups: &Groups, rng: &mut Rng) -> Vec<Row> {
 fn cumulative_violation(run: &Run, constraint: usize) -> f64 {
     let (mut before, mut excess, mut sum) = (0, 0.0, 0.0);
     for g in &run.generations {
-        let steps = g.env_steps.saturating_sub(before) as f64;
-        before = g.env_steps;
+        let now = g.get(&ENV_STEPS).unwrap_or(before);
+        let steps = now.saturating_sub(before) as f64;
+        before = now;
         // While no episode ends, the last ones that did must do.
-        if let Some(value) = g.rollout_cost.as_ref().and_then(|costs| costs.get(constraint)) {
+        if let Some(value) = g.get(&ROLLOUT_COST).and_then(|costs| costs.get(constraint).copied()) {
             excess = (value - run.constraints[constraint].threshold).max(0.0);
         }
         sum += excess * steps;
@@ -268,7 +270,7 @@ pub fn aggregates(groups: &Groups, rng: &mut Rng) -> (Vec<Aggregate>, Vec<Improv
     for label in labels {
         let (mut rewards, mut violations) = (Vec::new(), Vec::new());
         for runs in groups.values() {
-            let finished = |run: &&&Run| run.state == State::Finished;
+            let finished = |run: &&&Run| run.state == RunState::Finished;
             let all: Vec<f64> = runs
                 .values()
                 .flatten()

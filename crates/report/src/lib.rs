@@ -1,8 +1,10 @@
 //! Statistics and figures over run directories: one page that needs no network, figures as SVG and
 //! PNG, and the numbers behind them as CSV and Markdown.
 
+mod csv;
 pub mod curves;
 pub mod figure;
+mod notes;
 mod page;
 pub mod playback;
 pub mod runs;
@@ -13,12 +15,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cmdp::{ConstraintError, Cost};
-use ecrl::algorithm::ALGORITHMS;
-use ecrl::run::RunError;
+use ::runs::directory::RunError;
+use cmdp::ConstraintError;
+use ecrl::algorithms::ALGORITHMS;
 
 use crate::curves::{Aggregate, Band, Improvement, Panel, Row};
-use crate::runs::{Run, State};
+use crate::runs::Run;
 use crate::stats::Estimate;
 
 /// A report that cannot be made.
@@ -73,8 +75,8 @@ pub struct Report {
 
 impl Report {
     /// Reads all runs in some folders, at any depth.
-    pub fn new(folders: &[PathBuf], costs: &[Cost], band: Band) -> Result<Self, ReportError> {
-        let runs = runs::load(folders, costs)?;
+    pub fn new(folders: &[PathBuf], band: Band) -> Result<Self, ReportError> {
+        let runs = runs::load(folders)?;
         let groups = curves::groups(&runs);
         let mut rng = cmdp::rng([0; 4]);
         let panels = curves::panels(&groups, band, &mut rng);
@@ -84,10 +86,10 @@ impl Report {
         // In the order of the table of algorithms, so that colours are the same in most reports.
         labels.sort_by_key(|label| {
             let name = label.split(' ').next().unwrap_or_default();
-            (ALGORITHMS.iter().position(|a| a.name == name), label.clone())
+            (ALGORITHMS.iter().position(|row| row.name() == name), label.clone())
         });
         labels.dedup();
-        let notes = notes(&runs, &groups, &labels, &aggregates);
+        let notes = notes::notes(&runs, &groups, &labels, &aggregates);
         Ok(Self { panels, table, aggregates, improvements, notes, band, labels, runs })
     }
 
@@ -124,61 +126,11 @@ impl Report {
             let png = figure::png(&svg).map_err(ReportError::Figure)?;
             put(&format!("figures/{name}.png"), &png)?;
         }
-        put("curves.csv", self.curves_csv().as_bytes())?;
-        put("table.csv", self.table_csv().as_bytes())?;
+        put("curves.csv", csv::curves(&self.panels).as_bytes())?;
+        put("table.csv", csv::table(&self.table).as_bytes())?;
+        put("metrics.csv", csv::metrics(&self.runs).as_bytes())?;
         put("table.md", self.table_md().as_bytes())?;
         put("index.html", page::page(self, &styles).as_bytes())
-    }
-
-    fn curves_csv(&self) -> String {
-        let mut csv =
-            String::from("task,metric,threshold,algorithm,env_steps,mean,low,high,seeds\n");
-        for panel in &self.panels {
-            let threshold = panel.threshold.map(|t| t.to_string()).unwrap_or_default();
-            for series in &panel.series {
-                for p in &series.points {
-                    let (task, label) = (quoted(&panel.task), quoted(&series.label));
-                    let _ = writeln!(
-                        csv,
-                        "{task},{},{threshold},{label},{:.0},{},{},{},{}",
-                        panel.metric, p.step, p.mean, p.low, p.high, p.n
-                    );
-                }
-            }
-        }
-        csv
-    }
-
-    fn table_csv(&self) -> String {
-        let mut csv = String::from(
-            "task,algorithm,seeds,unfinished,reward,reward_low,reward_high,constraint,cost,cost_low,\
-             cost_high,feasible_share,best_feasible_reward,seeds_with_feasible,cumulative_violation\n",
-        );
-        let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
-        let three = |e: Option<Estimate>| {
-            [e.map(|e| e.value), e.map(|e| e.low), e.map(|e| e.high)].map(number).join(",")
-        };
-        for row in &self.table {
-            // A line for each constraint, or one without.
-            for i in 0..row.cost.len().max(1) {
-                let _ = writeln!(
-                    csv,
-                    "{},{},{},{},{},{},{},{},{},{},{}",
-                    quoted(&row.task),
-                    quoted(&row.algorithm),
-                    row.seeds,
-                    row.unfinished,
-                    three(row.reward),
-                    i,
-                    three(row.cost.get(i).copied().flatten()),
-                    number(row.feasible),
-                    number(row.best_feasible),
-                    row.with_feasible,
-                    number(row.cumulative_violation.get(i).copied().flatten())
-                );
-            }
-        }
-        csv
     }
 
     fn table_md(&self) -> String {
@@ -237,99 +189,6 @@ fn cells(row: &Row) -> [String; 8] {
             more => format!("{} (+{more} unfinished)", row.seeds),
         },
     ]
-}
-
-/// What a reader should know: nothing is left out in silence.
-fn notes(
-    runs: &[Run],
-    groups: &curves::Groups,
-    labels: &[String],
-    aggregates: &[Aggregate],
-) -> Vec<String> {
-    let mut notes = Vec::new();
-    for run in runs {
-        let (name, taken, all) = (run.path.display(), run.steps(), run.config.steps);
-        let far = format!("{taken} of {all} steps");
-        let left_out = "in the curves as far as it goes, not in the table";
-        match &run.state {
-            State::Finished => {}
-            State::Going => notes.push(format!("{name} is still going, at {far}: {left_out}.")),
-            State::Unfinished => notes.push(format!("{name} stopped at {far}: {left_out}.")),
-            State::Failed(reason) => {
-                notes.push(format!("{name} failed at {far} ({reason}): {left_out}."));
-            }
-        }
-    }
-    for (panel, labels) in groups {
-        let seeds_of = |runs: &Vec<&Run>| -> Vec<u64> {
-            let mut seeds: Vec<u64> = runs.iter().map(|run| run.config.seed).collect();
-            seeds.sort_unstable();
-            seeds
-        };
-        let mut all: Vec<u64> = labels.values().flat_map(seeds_of).collect();
-        all.sort_unstable();
-        all.dedup();
-        for (label, runs) in labels {
-            let seeds = seeds_of(runs);
-            let missing: Vec<String> =
-                all.iter().filter(|s| !seeds.contains(s)).map(u64::to_string).collect();
-            if !missing.is_empty() {
-                let list = missing.join(", ");
-                notes
-                    .push(format!("{panel}, {label}: no run with seed {list}, which others have."));
-            }
-            let twice = seeds.windows(2).any(|pair| pair[0] == pair[1]);
-            if twice {
-                notes
-                    .push(format!("{panel}, {label}: several runs with the same seed; all count."));
-            }
-            let mut lengths: Vec<u64> = runs.iter().map(|run| run.config.steps).collect();
-            lengths.sort_unstable();
-            lengths.dedup();
-            if lengths.len() > 1 {
-                notes.push(format!(
-                    "{panel}, {label}: runs of unequal length, {lengths:?} steps; thin lines show \
-                     where some have ended, and the table takes each at its own end."
-                ));
-            }
-        }
-    }
-    let mut panels: Vec<&Run> = runs.iter().collect();
-    panels.sort_by_key(|run| &run.panel);
-    panels.dedup_by_key(|run| &run.panel);
-    for pair in panels.windows(2) {
-        if pair[0].config.task == pair[1].config.task {
-            notes.push(format!(
-                "{}: runs with different constraints; each set has its own panels.",
-                pair[0].config.task
-            ));
-        }
-    }
-    let without: Vec<&str> = labels
-        .iter()
-        .map(String::as_str)
-        .filter(|label| aggregates.iter().all(|a| a.algorithm != *label))
-        .collect();
-    if !without.is_empty() {
-        notes.push(format!(
-            "Not in the aggregates, for want of a finished run on every task: {}.",
-            without.join(", ")
-        ));
-    }
-    if groups.values().flat_map(|labels| labels.values()).any(|runs| runs.len() < 5) {
-        notes.push("Fewer than five seeds: read the intervals as hints, not as proof.".into());
-    }
-    notes.dedup();
-    notes
-}
-
-/// A field of a CSV file.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.into()
-    }
 }
 
 fn file_name(text: &str) -> String {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use ecrl::record::Generation;
+use ecrl::algorithms;
+use ecrl::metrics::{About, ENV_STEPS, GENERATION, Kind, Value};
 use serde_json::json;
 
 use crate::figure::{self, Frame, Style, escape, ordered, short};
@@ -48,7 +49,7 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
          <p>{}. Curves are tests of the learner with its mean action; band: {}. \
          A dashed line is a threshold: J_C must stay at or below it.</p><ul>{notes}</ul>{}\
          <h2>Learning curves</h2>{curves}<h2>Table</h2>{}<h2>Over all tasks</h2>{}\
-         <h2>Evolution, run by run</h2>{}<h2>How to make this again</h2>{}\
+         <h2>Training, run by run</h2>{}<h2>How to make this again</h2>{}\
          <script type=\"application/json\" id=\"data\">{data}</script><script>{js}</script>\
          </body></html>\n",
         report.count(),
@@ -56,7 +57,7 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
         controls(report, styles),
         table(report),
         aggregates(report),
-        evolution(report),
+        training(report),
         again(report),
     )
 }
@@ -179,23 +180,27 @@ fn aggregates(report: &Report) -> String {
     html + "</table></div><p>Probability of improvement, averaged over tasks; a tie counts half.</p>"
 }
 
-/// The view of each run that has a population.
-fn evolution(report: &Report) -> String {
+/// What each run recorded of its algorithm, and of its population where there is one.
+fn training(report: &Report) -> String {
     let mut html = String::new();
-    for run in report.runs.iter().filter(|run| !run.population.is_empty()) {
+    for run in &report.runs {
         let (task, label) = (escape(&run.panel), escape(&run.label));
-        let _ = write!(
-            html,
-            "<details data-task=\"{task}\" data-algorithm=\"{label}\"><summary>{task}, {label}, seed {}\
-             </summary><div class=\"panels\">{}{}{}{}</div></details>",
-            run.config.seed,
-            copies(run),
-            lines(run, "feasible share of the population", &|g| g.population_feasible, None),
-            multipliers(run),
-            scatter(run),
-        );
+        let metrics = algorithms::find(&run.config.algorithm).map(|row| row.metrics());
+        let mut panels: String =
+            metrics.unwrap_or_default().into_iter().map(|about| metric(run, about)).collect();
+        if !run.population.is_empty() {
+            panels += &(copies(run) + &scatter(run));
+        }
+        if !panels.is_empty() {
+            let _ = write!(
+                html,
+                "<details data-task=\"{task}\" data-algorithm=\"{label}\"><summary>{task}, {label}, \
+                 seed {}</summary><div class=\"panels\">{panels}</div></details>",
+                run.config.seed,
+            );
+        }
     }
-    if html.is_empty() { "<p>No run here has a population.</p>".into() } else { html }
+    if html.is_empty() { "<p>Nothing has been recorded yet.</p>".into() } else { html }
 }
 
 const PLAIN: Style = Style { colour: "#0072b2", dash: "" };
@@ -212,8 +217,11 @@ fn named(style: &Style, text: &str, line: usize) -> String {
 }
 
 fn copies(run: &Run) -> String {
-    let steps: BTreeMap<u64, f64> =
-        run.generations.iter().map(|g| (g.generation, g.env_steps as f64)).collect();
+    let steps: BTreeMap<u64, f64> = run
+        .generations
+        .iter()
+        .filter_map(|g| Some((g.get(&GENERATION)?, g.get(&ENV_STEPS)? as f64)))
+        .collect();
     let points: Vec<(f64, [f64; 3])> = run
         .population
         .iter()
@@ -235,33 +243,43 @@ fn copies(run: &Run) -> String {
     frame.svg("small", &svg)
 }
 
-/// A figure of a generation.
-type Of<'a> = &'a dyn Fn(&Generation) -> Option<f64>;
+/// Points of a small panel.
+const POINTS: usize = 300;
 
-fn lines(run: &Run, title: &str, value: Of, other: Option<Of>) -> String {
-    let points = |value: Of| -> Vec<(f64, f64)> {
-        run.generations.iter().filter_map(|g| Some((g.env_steps as f64, value(g)?))).collect()
+/// A small panel of a metric, with a line for each constraint where it has a number for each; nothing
+/// where it was not recorded.
+fn metric(run: &Run, about: &About) -> String {
+    let lines = if about.kind == Kind::Numbers { run.constraints.len() } else { 1 };
+    let number = |value: &Value, i: usize| match value {
+        Value::Count(count) => Some(*count as f64),
+        Value::Number(number) => Some(*number),
+        Value::Numbers(all) => all.get(i).copied(),
+        Value::Flag(_) | Value::Text(_) => None,
     };
-    let (first, second) = (points(value), other.map(points).unwrap_or_default());
-    let values = first.iter().chain(&second).map(|p| p.1);
+    let step = run.generations.len().div_ceil(POINTS).max(1);
+    let points = |i: usize| -> Vec<(f64, f64)> {
+        let some = run.generations.iter().step_by(step);
+        some.filter_map(|g| Some((g.get(&ENV_STEPS)? as f64, number(g.value(about.name)?, i)?)))
+            .filter(|point| point.1.is_finite())
+            .collect()
+    };
+    let all: Vec<Vec<(f64, f64)>> = (0..lines).map(points).collect();
+    if all.iter().all(Vec::is_empty) {
+        return String::new();
+    }
+    let values = all.iter().flatten().map(|point| point.1);
     let frame = Frame::new(330.0, 220.0, (0.0, run.steps() as f64), values);
-    let mut svg = frame.axes(title);
-    svg += &frame.line(first, &PLAIN, 1.4);
-    if !second.is_empty() {
-        svg += &frame.line(second, &OTHER, 1.4);
-        svg += &(named(&PLAIN, "learner", 0) + &named(&OTHER, "population, mean", 1));
+    let unit = if about.unit.is_empty() { String::new() } else { format!(" ({})", about.unit) };
+    let title = about.name.replace('_', " ") + &unit;
+    let mut svg = format!("<title>{}</title>", escape(about.help)) + &frame.axes(&title);
+    for (i, points) in all.into_iter().enumerate() {
+        let style = [PLAIN, OTHER, THIRD][i % 3];
+        svg += &frame.line(points, &style, 1.4);
+        if lines > 1 {
+            svg += &named(&style, &run.constraints[i].name, i);
+        }
     }
     frame.svg("small", &svg)
-}
-
-fn multipliers(run: &Run) -> String {
-    let mut html = String::new();
-    for (i, c) in run.constraints.iter().enumerate() {
-        let learner = |g: &Generation| g.lambda_learner.get(i).copied();
-        let population = |g: &Generation| g.lambda_mean.as_ref()?.get(i).copied();
-        html += &lines(run, &format!("multiplier of {}", c.name), &learner, Some(&population));
-    }
-    html
 }
 
 fn scatter(run: &Run) -> String {

@@ -2,17 +2,19 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use cmdp::{Aggregate, Constraint, Episode, Shape, Visual};
+use runs::policy::Policy;
 use serde::Serialize;
 
 use crate::figure::escape;
 
 /// A recorded episode.
 #[derive(Debug, Clone, Serialize)]
-pub struct Playback<S> {
+pub struct Playback {
     /// What is shown.
     pub title: String,
     /// The shapes, each with `kind`, `size` and `colour`.
-    pub shapes: Vec<S>,
+    pub shapes: Vec<Shape>,
     /// Seconds between two frames.
     pub seconds: f64,
     /// The reward of every step.
@@ -39,7 +41,54 @@ pub struct Watched {
     pub costs: Vec<f64>,
 }
 
-impl<S: Serialize> Playback<S> {
+/// Plays one episode with the mean action; `each` is called after every step. The policy must be one
+/// of the environment's task.
+pub fn record<V: Visual, E>(
+    env: &mut V,
+    policy: &Policy,
+    key: [u64; 4],
+    mut each: impl FnMut(&mut V, &Episode) -> Result<(), E>,
+) -> Result<(Playback, Episode), E> {
+    let spec = env.spec().clone();
+    let mut episode = Episode::new(&spec.constraints);
+    let mut obs = vec![0.0; spec.observation];
+    let mut costs = vec![0.0; spec.constraints.len()];
+    let watched = |c: &Constraint| Watched {
+        name: c.name.clone(),
+        mean: c.aggregate == Aggregate::Mean,
+        threshold: c.threshold,
+        costs: Vec::new(),
+    };
+    let about = &policy.about;
+    let mut playback = Playback {
+        title: format!("{} on {}, after {} steps", about.algorithm, about.task, about.env_steps),
+        shapes: env.shapes(),
+        seconds: env.seconds_per_step(),
+        rewards: Vec::new(),
+        constraints: spec.constraints.iter().map(watched).collect(),
+        actions: Vec::new(),
+        poses: Vec::new(),
+    };
+    env.reset(&mut cmdp::rng(key), &mut obs);
+    playback.poses.extend(env.poses().iter().flatten());
+    loop {
+        let seen: Vec<f32> = obs.iter().map(|&x| x as f32).collect();
+        let action = policy.act(&seen).expect("a policy of this task");
+        let step = env.step(&action, &mut obs, &mut costs);
+        episode.push(&step, &costs);
+        playback.poses.extend(env.poses().iter().flatten());
+        playback.rewards.push(step.reward);
+        let each_cost = playback.constraints.iter_mut().zip(&costs);
+        each_cost.for_each(|(watched, cost)| watched.costs.push(*cost));
+        playback.actions.push(action);
+        each(env, &episode)?;
+        if step.is_last() {
+            return Ok((playback, episode));
+        }
+    }
+}
+
+impl Playback {
     /// The page.
     pub fn page(&self) -> String {
         let data = serde_json::to_string(self).expect("plain data").replace("</", "<\\/");

@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cmdp::{Constraint, Cost};
+use cmdp::Constraint;
 use ecrl::config::Config;
-use ecrl::record::{Census, Generation};
-use ecrl::run::{self, Origin};
+use ecrl::metrics::{ENV_STEPS, LEARNER_COST, LEARNER_REWARD, Record};
+use ecrl::population::census::Census;
+use runs::directory::FAILURE;
+use runs::provenance::{self, Provenance};
+use runs::{lock, read};
 
 use crate::ReportError;
 
 /// How a run stands.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum RunState {
     /// All steps were taken.
     Finished,
     /// A process is at it.
@@ -39,31 +42,31 @@ pub struct Run {
     /// The task, with the constraints where the report has several for it.
     pub panel: String,
     /// What it recorded.
-    pub generations: Vec<Generation>,
+    pub generations: Vec<Record>,
     /// The population of each generation, where there is one.
     pub population: Vec<Census>,
     /// How it stands.
-    pub state: State,
+    pub state: RunState,
     /// What it was made with.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<Provenance>,
 }
 
 impl Run {
     /// Environment steps taken.
     pub fn steps(&self) -> u64 {
-        self.generations.last().map_or(0, |g| g.env_steps)
+        self.generations.last().and_then(|g| g.get(&ENV_STEPS)).unwrap_or(0)
     }
 
     /// The tests of the learner: steps, and reward or the J_C of a constraint.
     pub fn tests(&self, metric: Metric) -> Vec<(f64, f64)> {
-        let value = |g: &Generation| match metric {
-            Metric::Reward => g.learner_reward,
-            Metric::Cost(i) => g.learner_cost.as_ref()?.get(i).copied(),
+        let value = |g: &Record| match metric {
+            Metric::Reward => g.get(&LEARNER_REWARD),
+            Metric::Cost(i) => g.get(&LEARNER_COST)?.get(i).copied(),
         };
         let mut points: Vec<(f64, f64)> = self
             .generations
             .iter()
-            .filter_map(|g| Some((g.env_steps as f64, value(g).filter(|x| x.is_finite())?)))
+            .filter_map(|g| Some((g.get(&ENV_STEPS)? as f64, value(g).filter(|x| x.is_finite())?)))
             .collect();
         points.dedup_by_key(|point| point.0);
         points
@@ -98,7 +101,7 @@ pub enum Metric {
 
 /// All runs in some folders, at any depth, in the order of their paths; what is no run is passed
 /// over, a run that cannot be read is an error.
-pub fn load(folders: &[PathBuf], costs: &[Cost]) -> Result<Vec<Run>, ReportError> {
+pub fn load(folders: &[PathBuf]) -> Result<Vec<Run>, ReportError> {
     let mut paths = Vec::new();
     for folder in folders {
         if !folder.is_dir() {
@@ -111,7 +114,7 @@ pub fn load(folders: &[PathBuf], costs: &[Cost]) -> Result<Vec<Run>, ReportError
     if paths.is_empty() {
         return Err(ReportError::NoRuns(folders.to_vec()));
     }
-    let mut runs = paths.iter().map(|path| read(path, costs)).collect::<Result<Vec<_>, _>>()?;
+    let mut runs = paths.iter().map(|path| load_one(path)).collect::<Result<Vec<_>, _>>()?;
     let mut sets: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
     for run in &runs {
         let sets = sets.entry(run.config.task.clone()).or_default();
@@ -143,25 +146,26 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), ReportError> {
     Ok(())
 }
 
-fn read(path: &Path, costs: &[Cost]) -> Result<Run, ReportError> {
-    let config = run::read_config(path)?;
-    let constraints = Constraint::parse_all(&config.constraints, costs)?;
+fn load_one(path: &Path) -> Result<Run, ReportError> {
+    let config = read::config(path)?;
+    let constraints = config.constraints.iter().map(|text| text.parse());
+    let constraints = constraints.collect::<Result<Vec<Constraint>, _>>()?;
     let generations = match path.join("metrics.jsonl").exists() {
-        true => run::read_metrics(path)?,
+        true => read::metrics(path)?,
         false => Vec::new(),
     };
-    let taken = generations.last().map_or(0, |g| g.env_steps);
-    let state = match fs::read_to_string(path.join(run::FAILURE)) {
-        _ if run::in_use(path) => State::Going,
-        _ if taken >= config.steps => State::Finished,
-        Ok(reason) => State::Failed(reason.trim().to_owned()),
-        Err(_) => State::Unfinished,
+    let taken = generations.last().and_then(|g| g.get(&ENV_STEPS)).unwrap_or(0);
+    let state = match fs::read_to_string(path.join(FAILURE)) {
+        _ if lock::in_use(path) => RunState::Going,
+        _ if taken >= config.steps => RunState::Finished,
+        Ok(reason) => RunState::Failed(reason.trim().to_owned()),
+        Err(_) => RunState::Unfinished,
     };
     let changes = config.changes();
     let label = [&[config.algorithm.clone()][..], &changes].concat().join(" ");
     Ok(Run {
-        population: run::read_population(path),
-        origins: run::read_origins(path),
+        population: read::population(path),
+        origins: provenance::read(path),
         path: path.to_owned(),
         panel: String::new(),
         constraints,

@@ -3,20 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cmdp::{Aggregate, Cost};
 use ecrl::config::Config;
-use ecrl::record::Generation;
-use ecrl::run::Lock;
+use ecrl::metrics::{
+    BEST_FEASIBLE, BEST_REWARD, ENV_STEPS, FEASIBLE, GENERATION, LEARNER_COST, LEARNER_REWARD,
+    ROLLOUT_COST, ROLLOUT_REWARD, Record,
+};
 use report::Report;
 use report::curves::Band;
-use report::runs::State;
-
-const COSTS: [Cost; 1] = [Cost {
-    name: "torque",
-    aggregate: Aggregate::Mean,
-    threshold: 0.4,
-    description: "mean absolute action",
-}];
+use report::runs::RunState;
+use runs::lock::Lock;
 
 /// A folder that is gone when the test is over.
 struct Folder(PathBuf);
@@ -50,10 +45,10 @@ impl Fake {
     fn new(task: &str, algorithm: &str, seed: u64) -> Self {
         let config = Config {
             task: task.into(),
-            algorithm: algorithm.into(),
             steps: 1000,
             seed,
-            ..Config::default()
+            constraints: vec!["mean(torque)<=0.4".into()],
+            ..Config::new(algorithm).unwrap()
         };
         Self { config, taken: 1000, points: 10, reward: 100.0, cost: 0.3 }
     }
@@ -65,18 +60,16 @@ impl Fake {
         std::fs::write(path.join("config.toml"), self.config.to_toml()).unwrap();
         let lines = (1..=self.points).map(|i| {
             let share = i as f64 / self.points as f64;
-            let generation = Generation {
-                generation: i,
-                env_steps: self.taken * i / self.points,
-                learner_reward: Some(self.reward * share),
-                learner_cost: Some(vec![self.cost]),
-                rollout_reward: Some(self.reward * share),
-                rollout_cost: Some(vec![self.cost]),
-                feasible: Some(self.cost <= 0.4),
-                best_reward: Some(self.reward * share),
-                best_feasible: Some(self.cost <= 0.4),
-                ..Generation::default()
-            };
+            let mut generation = Record::default();
+            generation.set(&GENERATION, i);
+            generation.set(&ENV_STEPS, self.taken * i / self.points);
+            generation.set(&LEARNER_REWARD, self.reward * share);
+            generation.set(&LEARNER_COST, vec![self.cost]);
+            generation.set(&ROLLOUT_REWARD, self.reward * share);
+            generation.set(&ROLLOUT_COST, vec![self.cost]);
+            generation.set(&FEASIBLE, self.cost <= 0.4);
+            generation.set(&BEST_REWARD, self.reward * share);
+            generation.set(&BEST_FEASIBLE, self.cost <= 0.4);
             serde_json::to_string(&generation).unwrap() + "\n"
         });
         std::fs::write(path.join("metrics.jsonl"), lines.collect::<String>()).unwrap();
@@ -85,7 +78,7 @@ impl Fake {
 }
 
 fn report(folder: &Path) -> Report {
-    Report::new(&[folder.to_owned()], &COSTS, Band::Bootstrap).unwrap()
+    Report::new(&[folder.to_owned()], Band::Bootstrap).unwrap()
 }
 
 #[test]
@@ -129,7 +122,7 @@ fn nothing_is_left_out_in_silence() {
     (longer.config.steps, longer.taken) = (2000, 2000);
     write(longer);
     let mut other = Fake::new("swimmer", "ecrl", 0);
-    other.config.constraints = vec!["torque<=0.2".into()];
+    other.config.constraints = vec!["mean(torque)<=0.2".into()];
     write(other);
     write(Fake::new("swimmer", "erl", 0));
     let _lock = Lock::take(&going).unwrap();
@@ -148,8 +141,8 @@ fn nothing_is_left_out_in_silence() {
     ] {
         assert!(told.contains(expected), "{expected} in\n{told}");
     }
-    let states: Vec<&State> = report.runs.iter().map(|run| &run.state).collect();
-    assert_eq!(states.iter().filter(|state| ***state == State::Finished).count(), 4);
+    let states: Vec<&RunState> = report.runs.iter().map(|run| &run.state).collect();
+    assert_eq!(states.iter().filter(|state| ***state == RunState::Finished).count(), 4);
     let row = &report.table[0];
     assert_eq!((row.seeds, row.unfinished), (1, 2));
     // A curve goes on with the seeds that are left, and says how many they are.
@@ -161,6 +154,12 @@ fn nothing_is_left_out_in_silence() {
     report.write(&folder.0.join("report")).unwrap();
     let page = std::fs::read_to_string(folder.0.join("report/index.html")).unwrap();
     assert!(page.contains("hopper-ecrl-1 stopped at 600") && !page.contains("http://local"));
+    let csv = std::fs::read_to_string(folder.0.join("report/metrics.csv")).unwrap();
+    let head = "run,task,algorithm,seed,generation,env_steps,learner_reward,learner_cost_0,feasible,\
+                rollout_reward,rollout_cost_0,best_reward,best_feasible";
+    assert_eq!(csv.lines().next(), Some(head));
+    assert_eq!(csv.lines().count(), 1 + 7 * 10);
+    assert!(csv.contains("hopper-ecrl-0,hopper,ecrl,0,10,1000,100,0.3,true,100,0.3,100,true"));
     for file in ["curves.csv", "table.csv", "table.md", "figures/curves.svg", "figures/curves.png"]
     {
         assert!(folder.0.join("report").join(file).metadata().unwrap().len() > 0, "{file}");
@@ -202,7 +201,7 @@ fn two_hundred_runs_take_seconds() {
 #[test]
 fn bad_folders_are_refused_by_name() {
     let folder = Folder::new("bad");
-    let error = |path: PathBuf| match Report::new(&[path], &COSTS, Band::Bootstrap) {
+    let error = |path: PathBuf| match Report::new(&[path], Band::Bootstrap) {
         Ok(_) => panic!("a report of nothing"),
         Err(error) => error.to_string(),
     };

@@ -18,7 +18,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod bench;
 mod camera;
 mod engine;
 mod replay;
@@ -28,12 +27,10 @@ mod task;
 #[cfg(feature = "window")]
 mod window;
 
-pub use bench::{Bench, Row};
 pub use camera::{Camera, CameraError};
 pub use engine::EngineError;
 pub use replay::{Replay, ReplayError};
 pub use robot::{Robot, RobotError};
-pub use scene::Shape;
 pub use task::{COSTS, MAX_STEPS, TASKS, Task, UnknownTask};
 #[cfg(feature = "window")]
 pub use window::{Window, WindowError};

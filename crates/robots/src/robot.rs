@@ -82,9 +82,8 @@ impl Robot {
         (self.data.qpos(), self.data.qvel())
     }
 
-    /// Simulated seconds of a step.
-    pub fn seconds_per_step(&self) -> f64 {
-        self.model().opt().timestep * self.task.frame_skip as f64
+    pub(crate) fn task(&self) -> &'static Task {
+        self.task
     }
 
     pub(crate) fn model(&self) -> &MjModel {
@@ -209,10 +208,10 @@ impl Env for Robot {
         }
     }
 
-    fn capture(&self) -> Vec<f64> {
+    fn capture(&self) -> Option<Vec<f64>> {
         let mut state = vec![self.steps as f64, self.position[0], self.position[1]];
         state.extend(self.data.state(PHYSICS));
-        state
+        Some(state)
     }
 
     fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {

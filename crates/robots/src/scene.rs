@@ -1,23 +1,13 @@
 //! What a robot looks like: its shapes, and where they are.
 
+use cmdp::{Shape, Visual};
 use mujoco_rs::wrappers::mj_model::MjtGeomBase;
 
 use crate::robot::Robot;
 
-/// A shape of the scene; MuJoCo's primitive shapes in its own measures.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Shape {
-    /// `plane`, `sphere`, `capsule`, `cylinder`, `ellipsoid` or `box`.
-    pub kind: &'static str,
-    /// Half sizes; a capsule and a cylinder have their radius and half length.
-    pub size: [f64; 3],
-    /// Red, green, blue, opacity.
-    pub colour: [f32; 4],
-}
-
-impl Robot {
-    /// All shapes that can be drawn.
-    pub fn shapes(&self) -> Vec<Shape> {
+/// MuJoCo's primitive shapes in its own measures.
+impl Visual for Robot {
+    fn shapes(&self) -> Vec<Shape> {
         let model = self.model();
         self.drawn()
             .map(|(i, kind)| Shape {
@@ -28,8 +18,7 @@ impl Robot {
             .collect()
     }
 
-    /// Where each shape is: its position, then its rotation matrix row after row.
-    pub fn poses(&self) -> Vec<[f32; 12]> {
+    fn poses(&self) -> Vec<[f32; 12]> {
         let (positions, rotations) = self.geometry();
         let pose = |i: usize| {
             let mut pose = [0.0; 12];
@@ -40,6 +29,12 @@ impl Robot {
         self.drawn().map(|(i, _)| pose(i)).collect()
     }
 
+    fn seconds_per_step(&self) -> f64 {
+        self.model().opt().timestep * self.task().frame_skip as f64
+    }
+}
+
+impl Robot {
     fn drawn(&self) -> impl Iterator<Item = (usize, &'static str)> {
         self.model().geom_type().iter().enumerate().filter_map(|(i, &kind)| {
             Some((

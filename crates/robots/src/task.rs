@@ -40,9 +40,10 @@ pub struct Task {
     pub action: usize,
     /// The speed, in m/s, above which a step costs `velocity`: Safety-Gymnasium's v1 thresholds.
     pub speed_limit: f64,
-    pub(crate) mjcf: &'static str,
+    /// The robot's model.
+    pub mjcf: &'static str,
     /// Physics steps in one environment step.
-    pub(crate) frame_skip: usize,
+    pub frame_skip: usize,
     /// Weight of Σ a² in the reward; f32, because Gymnasium computes this term in f32.
     pub(crate) control_cost: f32,
     /// Whether the robot is still up. Such a task pays 1 for every step and terminates when this

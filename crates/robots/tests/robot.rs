@@ -89,7 +89,7 @@ fn a_restored_robot_repeats_the_same_steps() {
         for played in [0, 1, 7, 60, 400, MAX_STEPS - 25] {
             robot.reset(&mut cmdp::rng([played as u64, 0, 0, 0]), &mut obs);
             let seen = run(&mut robot, played, 5).pop().map(|last| last.0);
-            let state = robot.capture();
+            let state = robot.capture().unwrap();
             let first = run(&mut robot, 50, 6);
             // Into the same robot, whose physics has gone on, and into a new one.
             let mut other = self::robot(task);
@@ -109,7 +109,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
     let mut hopper = robot(Task::find("hopper").unwrap());
     let mut obs = [0.0; 11];
     hopper.reset(&mut cmdp::rng([0; 4]), &mut obs);
-    let state = hopper.capture();
+    let state = hopper.capture().unwrap();
     let mut broken = state.clone();
     broken[5] = f64::NAN;
     let expected = "state[5] is NaN; hopper expects a finite number";
@@ -118,7 +118,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
     assert!(matches!(short, StateError::Length { what: "state", .. }));
     let wrong = hopper.start(&[0.0; 5], &[0.0; 6], &mut obs).unwrap_err().to_string();
     assert_eq!(wrong, "qpos has 5 numbers; hopper expects 6");
-    assert_eq!(bits(&hopper.capture()), bits(&state));
+    assert_eq!(bits(&hopper.capture().unwrap()), bits(&state));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_broken_action_ends_the_episode_and_is_undone() {
             let (mut obs, mut costs) = (vec![0.0; task.observation], [f64::NAN; 2]);
             robot.reset(&mut cmdp::rng([3; 4]), &mut obs);
             run(&mut robot, 5, 1);
-            let (state, what) = (robot.capture(), format!("{} {broken}", task.name));
+            let (state, what) = (robot.capture().unwrap(), format!("{} {broken}", task.name));
             let mut before = obs.clone();
             robot.restore(&state, &mut before).unwrap();
             let mut action = vec![0.5; task.action];
@@ -227,4 +227,22 @@ fn robots_in_many_threads_share_a_model_and_agree() {
             assert_eq!(thread.join().unwrap(), alone);
         }
     });
+}
+
+#[test]
+fn the_checker_finds_nothing_wrong_with_any_robot() {
+    for task in &TASKS {
+        let make = || -> Box<dyn Env> {
+            let texts = ["torque<=0.4", "velocity<=25"];
+            let constraints = Constraint::parse_all(&texts, &COSTS).unwrap();
+            Box::new(Robot::new(task, constraints).unwrap())
+        };
+        let report = cmdp::check::check(make);
+        assert_eq!(
+            (report.problems.len(), report.warnings.len()),
+            (0, 0),
+            "{}: {report}",
+            task.name
+        );
+    }
 }

@@ -1,0 +1,26 @@
+//! The robots as environments for a configuration.
+
+use cmdp::{Constraint, Env};
+use ecrl::config::Config;
+use robots::{COSTS, Robot, Task};
+
+use crate::failure::Failure;
+
+/// Writes the names of a task and of its constraints as its environments do.
+pub fn resolve(config: &mut Config) -> Result<(), Failure> {
+    config.task = Task::find(&config.task)?.name.into();
+    let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
+    config.constraints = constraints.iter().map(Constraint::to_string).collect();
+    Ok(())
+}
+
+/// The robot of a configuration.
+pub fn robot(config: &Config) -> Result<Robot, Failure> {
+    let task = Task::find(&config.task)?;
+    Ok(Robot::new(task, Constraint::parse_all(&config.constraints, &COSTS)?)?)
+}
+
+/// The same as any environment.
+pub fn make(config: &Config) -> Result<Box<dyn Env>, Failure> {
+    Ok(Box::new(robot(config)?))
+}

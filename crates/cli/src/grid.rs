@@ -1,0 +1,173 @@
+//! `ecrl grid` and `ecrl paper`: many runs.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use ecrl::config::Config;
+use robots::TASKS;
+use runs::experiment::{Experiment, JobState};
+use runs::grid::{Figure, Grid, Job, Seeds, Variant};
+
+use crate::environment;
+use crate::failure::Failure;
+use crate::screen::Screen;
+use crate::stop::Stop;
+use crate::text::{count, program};
+use crate::threads;
+
+#[derive(Args)]
+pub struct GridArgs {
+    /// A TOML file that describes the grid: tasks, algorithms (as in "erl-shaped lambda=0.1"), seeds
+    /// (a number or a list), and if need be steps, constraints and set
+    file: PathBuf,
+    #[command(flatten)]
+    part: PartArgs,
+    /// The folder of the runs [default: experiments/NAME, after the file]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct PaperArgs {
+    /// The paper's figure to make the runs of
+    #[arg(long, value_enum, default_value = "all")]
+    figure: Which,
+    #[command(flatten)]
+    part: PartArgs,
+    /// The folder of the runs
+    #[arg(long, default_value = "experiments/paper")]
+    out: PathBuf,
+}
+
+/// Which part of a grid, and how it is run.
+#[derive(Args)]
+struct PartArgs {
+    /// Only these tasks [default: the grid's]
+    #[arg(long, value_delimiter = ',')]
+    tasks: Vec<String>,
+    /// Only these algorithms, as in ecrl,erl,'erl-shaped lambda=0.1' [default: the grid's]
+    #[arg(long, value_delimiter = ',')]
+    algos: Vec<Variant>,
+    /// Environment steps of each run, as in 200000, 50k or 1e6 [default: the grid's, or 1e6]
+    #[arg(long)]
+    steps: Option<String>,
+    /// Seeds, from 0 on [default: the grid's; for the paper, 5]
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// Runs at the same time, each with its share of the threads [default: one for each thread]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Threads in all [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Only every n-th run, beginning with the i-th: for n machines
+    #[arg(long, value_name = "I/N")]
+    shard: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Which {
+    Dilemma,
+    Compare,
+    Ablation,
+    All,
+}
+
+pub fn grid(args: GridArgs, output: &mut impl Write) -> Result<(), Failure> {
+    let path = &args.file;
+    let named =
+        |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
+    let grid = Grid::parse(&text).map_err(|e| named(&e))?;
+    let out = args.out.unwrap_or_else(|| {
+        Path::new("experiments").join(path.file_stem().unwrap_or(path.as_os_str()))
+    });
+    run(grid, &args.part, &out, output)
+}
+
+pub fn paper(args: PaperArgs, output: &mut impl Write) -> Result<(), Failure> {
+    let figures = match args.figure {
+        Which::Dilemma => vec![Figure::Dilemma],
+        Which::Compare => vec![Figure::Compare],
+        Which::Ablation => vec![Figure::Ablation],
+        Which::All => Figure::ALL.to_vec(),
+    };
+    let grid = Grid {
+        tasks: TASKS.iter().map(|task| task.name.to_owned()).collect(),
+        algorithms: figures.into_iter().flat_map(Figure::variants).collect(),
+        seeds: Seeds::Count(5),
+        steps: None,
+        constraints: None,
+        set: Vec::new(),
+    };
+    run(grid, &args.part, &args.out, output)
+}
+
+fn run(
+    mut grid: Grid,
+    part: &PartArgs,
+    out: &Path,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    if !part.tasks.is_empty() {
+        grid.tasks.clone_from(&part.tasks);
+    }
+    if !part.algos.is_empty() {
+        grid.algorithms.clone_from(&part.algos);
+    }
+    if let Some(steps) = &part.steps {
+        grid.steps = Some(count(steps)? as f64);
+    }
+    if let Some(seeds) = part.seeds {
+        grid.seeds = Seeds::Count(seeds);
+    }
+    let resolve = |config: &mut Config| environment::resolve(config).map_err(|e| e.message);
+    let jobs = shard(grid.jobs(&resolve)?, part.shard.as_deref())?;
+    let threads = threads(part.threads);
+    let slots = part.jobs.map_or(threads, usize::from);
+    let stop = Stop::install()?;
+    let io = |error| Failure::run(format!("{}: {error}", out.display()));
+    let program = std::env::current_exe().map_err(Failure::run)?;
+    let mut experiment = Experiment::new(jobs, out, &program, slots, threads).map_err(io)?;
+    let mut screen = Screen::new(&experiment, stop.clone(), output);
+    let ran = experiment.run(&mut screen);
+    screen.close(&experiment);
+    ran.map_err(io)?;
+    close(&experiment, &stop, output)
+}
+
+/// Every n-th run, from the i-th on.
+fn shard(jobs: Vec<Job>, shard: Option<&str>) -> Result<Vec<Job>, Failure> {
+    let Some(text) = shard else { return Ok(jobs) };
+    let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    let Some((i, n)) = parts.filter(|(i, n): &(usize, usize)| (1..=*n).contains(i)) else {
+        let message = format!("--shard is '{text}'; expected I/N with I from 1 to N, as in 2/4");
+        return Err(Failure::input(message));
+    };
+    Ok(jobs.into_iter().skip(i - 1).step_by(n).collect())
+}
+
+fn close(experiment: &Experiment, stop: &Stop, output: &mut impl Write) -> Result<(), Failure> {
+    let out = experiment.out().display();
+    let done = experiment.count(|state| *state == JobState::Done);
+    let mut text = format!("{done} of {} runs done in {out}\n", experiment.jobs.len());
+    if done > 0 {
+        text += &format!("next:\n  {} report {out}    curves, table, statistics\n", program());
+    }
+    if stop.signal().is_some() {
+        text += "the same command again goes on\n";
+    }
+    // Nobody may read any more: that is no failure.
+    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    if let Some(signal) = stop.signal() {
+        return Err(Failure::stopped(signal));
+    }
+    let count = experiment.count(|s| matches!(s, JobState::Failed(_)));
+    match experiment.first_failure() {
+        None => Ok(()),
+        Some((name, reason)) => {
+            Err(Failure::run(format!("{count} failed, the first: {name}: {reason}")))
+        }
+    }
+}

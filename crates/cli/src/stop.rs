@@ -1,0 +1,42 @@
+//! Ctrl-C and what else asks a command to end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::failure::Failure;
+
+/// Ctrl-C and SIGTERM: the first asks the run to end well, the second ends it.
+#[derive(Clone)]
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    pub fn install() -> Result<Self, Failure> {
+        let stop = Self { asked: Arc::default(), signal: Arc::default() };
+        for signal in [SIGINT, SIGTERM] {
+            let register = || -> io::Result<()> {
+                use signal_hook::flag;
+                // In this order: the second signal finds the flag that the first one set.
+                flag::register_conditional_shutdown(signal, 128 + signal, stop.asked.clone())?;
+                flag::register(signal, stop.asked.clone())?;
+                flag::register_usize(signal, stop.signal.clone(), signal as usize)?;
+                Ok(())
+            };
+            register().map_err(|e| Failure::run(format!("cannot listen for Ctrl-C: {e}")))?;
+        }
+        Ok(stop)
+    }
+
+    pub fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    pub fn signal(&self) -> Option<i32> {
+        Some(self.signal.load(Ordering::Relaxed) as i32).filter(|&signal| signal != 0)
+    }
+}

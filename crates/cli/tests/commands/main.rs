@@ -1,0 +1,11 @@
+//! The commands as a user types them.
+
+mod common;
+
+mod bench;
+mod disk;
+mod grid;
+mod lists;
+mod policies;
+mod resume;
+mod train;

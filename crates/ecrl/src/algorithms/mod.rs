@@ -1,0 +1,34 @@
+//! The algorithms: compositions of the parts, each a file with its equations, its section of the
+//! configuration and its rows. To add one, add a file and its rows here.
+
+mod ecrl;
+pub(crate) mod ipo;
+pub(crate) mod on_policy;
+pub(crate) mod ppo;
+mod sac;
+
+use crate::algorithm::Row;
+use crate::config::ConfigError;
+
+/// Every algorithm.
+pub static ALGORITHMS: &[&dyn Row] = &[
+    &ecrl::ECRL,
+    &ecrl::ERL,
+    &ecrl::ERL_SHAPED,
+    &ecrl::RCPO_ERL,
+    &ecrl::SR,
+    &ecrl::SR_SHAPED,
+    &ecrl::BC,
+    &sac::RCPO,
+    &sac::SAC,
+    &ipo::IPO,
+    &ppo::PPO,
+];
+
+/// The row of that name.
+pub fn find(name: &str) -> Result<&'static dyn Row, ConfigError> {
+    ALGORITHMS.iter().find(|row| row.name() == name).copied().ok_or_else(|| {
+        let hint = crate::config::hint(name, ALGORITHMS.iter().map(|row| row.name()));
+        ConfigError::UnknownAlgorithm { name: name.into(), hint }
+    })
+}

@@ -1,0 +1,63 @@
+//! PPO by reward alone: the unconstrained reference of the on-policy family.
+//!
+//! ```text
+//! -mean min( ρA, clip(ρ, 1-c, 1+c) A ) - entropy_coef·H + value_coef·mean (V - R)²
+//! ```
+//!
+//! 1. Schulman et al., Proximal Policy Optimization Algorithms, 2017.
+
+use cmdp::EnvSpec;
+use serde::{Deserialize, Serialize};
+
+use crate::algorithm::Definition;
+use crate::config::{ConfigError, Section};
+use crate::learners::ppo::{Objective, PpoConfig, Terms};
+
+use super::on_policy::{OnPolicy, PRESETS, Variant};
+
+/// `ppo`
+pub static PPO: Definition<OnPolicy<Reward>> = Definition {
+    name: "ppo",
+    description: "PPO by reward alone (Schulman et al., 2017)",
+    defaults: PpoSection::default,
+    presets: PRESETS,
+};
+
+/// Its configuration.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PpoSection {
+    /// The learner.
+    pub ppo: PpoConfig,
+}
+
+impl Section for PpoSection {
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.ppo.validate()
+    }
+
+    fn length_matters(&self) -> bool {
+        self.ppo.lr_decay
+    }
+}
+
+/// The reward and nothing else.
+pub struct Reward;
+
+impl Objective for Reward {
+    fn loss(&self, terms: &mut Terms) {
+        terms.clipped(terms.advantage, 1.0);
+    }
+}
+
+impl Variant for Reward {
+    type Section = PpoSection;
+    const USES_COSTS: bool = false;
+
+    fn ppo(section: &PpoSection) -> &PpoConfig {
+        &section.ppo
+    }
+
+    fn new(_: &PpoSection, _: &EnvSpec) -> Self {
+        Self
+    }
+}

@@ -1,0 +1,128 @@
+//! SAC on rewards shaped by Lagrange multipliers, without a population.
+//!
+//! The learner plays its episodes, each transition is stored with the multipliers λ it was collected
+//! under, and SAC learns from `r - λ·c`. `sac` has none; those of `rcpo` answer each generation's
+//! episodes: `λ ← max(0, λ + η·mean(J_C - ε))`.
+//!
+//! 1. Haarnoja et al., Soft Actor-Critic, ICML 2018.
+//! 2. Tessler, Mankowitz & Mannor, Reward Constrained Policy Optimization, ICLR 2019.
+
+use nets::Mlp;
+use serde::{Deserialize, Serialize};
+
+use crate::algorithm::{Algorithm, Build, Collected, Definition, Setup};
+use crate::collect::episodes::constraint_values;
+use crate::config::{ConfigError, Section};
+use crate::context::Context;
+use crate::learners::off_policy::{self, LearnerConfig, OffPolicy, ReplayConfig};
+use crate::learners::sac::SacConfig;
+use crate::memory::replay::Replay;
+use crate::metrics::{About, Figures, Record, UNSTABLE};
+use crate::multipliers::{LAMBDA_LEARNER, Multipliers, Rule};
+use crate::state::{StateError, Walk};
+use crate::trainer::TrainError;
+
+/// `rcpo`
+pub static RCPO: Definition<Alone> = Definition {
+    name: "rcpo",
+    description: "SAC with an adaptive penalty, no population (Tessler et al., 2019)",
+    defaults: || SacSection::new(Rule::ascent()),
+    presets: off_policy::PRESETS,
+};
+
+/// `sac`
+pub static SAC: Definition<Alone> = Definition {
+    name: "sac",
+    description: "SAC by reward alone, no population (Haarnoja et al., 2018)",
+    defaults: || SacSection::new(Rule::None),
+    presets: off_policy::PRESETS,
+};
+
+/// Its configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SacSection {
+    /// When it plays and learns.
+    pub learner: LearnerConfig,
+    /// Its networks and updates.
+    pub sac: SacConfig,
+    /// What it learns from.
+    pub replay: ReplayConfig,
+    /// The multipliers of its transitions.
+    pub multipliers: Rule,
+}
+
+impl SacSection {
+    fn new(multipliers: Rule) -> Self {
+        let (learner, sac, replay) = Default::default();
+        Self { learner, sac, replay, multipliers }
+    }
+}
+
+impl Section for SacSection {
+    fn validate(&self) -> Result<(), ConfigError> {
+        off_policy::validate(&self.learner, &self.sac, &self.replay)?;
+        self.multipliers.validate_alone()
+    }
+}
+
+/// A learner alone.
+pub struct Alone {
+    learner: OffPolicy,
+    multipliers: Box<dyn Multipliers>,
+    /// J_C of the current generation's episodes.
+    values: Vec<Vec<f64>>,
+}
+
+impl Build for Alone {
+    type Section = SacSection;
+
+    fn metrics() -> Vec<&'static About> {
+        [&off_policy::METRICS[..], &[&LAMBDA_LEARNER.about]].concat()
+    }
+
+    fn new(section: SacSection, mut setup: Setup) -> Result<Self, TrainError> {
+        let SacSection { learner, sac, replay, multipliers } = section;
+        let learner = OffPolicy::new(learner, sac, &replay, &mut setup);
+        let multipliers = multipliers.build(setup.spec.constraints.len(), 0, setup.rng);
+        Ok(Self { learner, multipliers, values: Vec::new() })
+    }
+}
+
+impl Algorithm for Alone {
+    fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
+        let played = self.learner.play(context, self.multipliers.of_learner(), record);
+        self.values = constraint_values(&played);
+        let steps = played.iter().map(|r| r.episode.steps() as u64).sum();
+        record.set(&UNSTABLE, played.iter().filter(|r| r.unstable).count() as u64);
+        Collected { steps, updates: self.learner.updates_due(context, steps, record) }
+    }
+
+    fn update(&mut self, context: &Context) -> Figures {
+        self.learner.update(context)
+    }
+
+    fn conclude(&mut self, context: &Context, record: &mut Record) {
+        if self.learner.learning {
+            self.multipliers.update_learner(&self.values, &context.spec.constraints);
+        }
+        record.set(&LAMBDA_LEARNER, self.multipliers.of_learner().to_vec());
+    }
+
+    fn actor(&self) -> Mlp {
+        self.learner.actor().clone()
+    }
+
+    fn replay(&self) -> Option<&Replay> {
+        Some(&self.learner.replay)
+    }
+
+    fn replay_mut(&mut self) -> Option<&mut Replay> {
+        Some(&mut self.learner.replay)
+    }
+
+    fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        self.learner.walk(walk)?;
+        self.multipliers.walk(walk)?;
+        walk.plain("values", &mut self.values)
+    }
+}

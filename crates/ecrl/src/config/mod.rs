@@ -1,0 +1,361 @@
+//! Every value a run depends on: what all runs have, and the sections of the algorithm chosen.
+//!
+//! A configuration is put together in layers - the algorithm's defaults, a preset of it, a TOML file,
+//! single assignments `key=value` - each of which may name only keys that the algorithm has.
+
+mod error;
+mod old;
+pub mod range;
+#[cfg(test)]
+mod tests;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+pub use error::ConfigError;
+pub(crate) use error::hint;
+
+use crate::algorithm::Row;
+use crate::algorithms;
+
+/// The version of the file's format.
+const FORMAT: u32 = 2;
+
+/// Every value a run depends on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// The version of the format, which is 2.
+    pub format: u32,
+    /// The task's name. A [`Trainer`](crate::trainer::Trainer) takes it from the environment.
+    pub task: String,
+    /// The algorithm's name, as in [`ALGORITHMS`](algorithms::ALGORITHMS).
+    pub algorithm: String,
+    /// Environment steps of the whole run, tests not counted. Paper: 1e6.
+    pub steps: u64,
+    /// The seed of all randomness.
+    pub seed: u64,
+    /// The constraints in force, as text. A trainer takes them from the environment.
+    pub constraints: Vec<String>,
+    /// Tests during training.
+    pub test: TestConfig,
+    /// The sections of the algorithm.
+    #[serde(flatten)]
+    pub sections: Table,
+}
+
+/// Tests during training.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TestConfig {
+    /// Episodes of one test. Paper: 5.
+    pub episodes: usize,
+    /// Environment steps after which the next generation is tested; 0 tests every one.
+    pub every: u64,
+    /// Whether tests draw actions, as the authors' code does, instead of taking the mean action.
+    pub sample: bool,
+}
+
+/// The keys that every run is given; a label of its values leaves them out.
+const GIVEN: [&str; 6] = ["format", "task", "algorithm", "steps", "seed", "constraints"];
+
+/// The sections of an algorithm's configuration: plain structs, whose values are the usual ones where
+/// none is given.
+pub trait Section: Serialize + DeserializeOwned {
+    /// Checks every value against its range.
+    fn validate(&self) -> Result<(), ConfigError>;
+
+    /// Whether a run of more steps is another run from the start on.
+    fn length_matters(&self) -> bool {
+        false
+    }
+}
+
+impl Config {
+    /// The usual values of an algorithm.
+    pub fn new(algorithm: &str) -> Result<Self, ConfigError> {
+        let row = algorithms::find(algorithm)?;
+        Ok(Self {
+            format: FORMAT,
+            task: String::new(),
+            algorithm: row.name().into(),
+            steps: 1_000_000,
+            seed: 0,
+            constraints: vec!["torque<=0.4".into()],
+            test: TestConfig { episodes: 5, every: 1000, sample: false },
+            sections: row.defaults(),
+        })
+    }
+
+    /// The algorithm's row.
+    pub fn row(&self) -> Result<&'static dyn Row, ConfigError> {
+        algorithms::find(&self.algorithm)
+    }
+
+    /// The algorithm's sections as it sees them.
+    pub fn section<S: Section>(&self) -> Result<S, ConfigError> {
+        self.sections.clone().try_into().map_err(type_error)
+    }
+
+    /// Whether a run of more steps is another run from the start on.
+    pub fn length_matters(&self) -> bool {
+        self.row().is_ok_and(|row| row.length_matters(&self.sections))
+    }
+
+    /// The values that differ from the algorithm's defaults, as assignments; but for what every run
+    /// is given: its task, algorithm, steps, seed and constraints.
+    pub fn changes(&self) -> Vec<String> {
+        let Ok(defaults) = Self::new(&self.algorithm) else { return Vec::new() };
+        let (defaults, table) = (defaults.table(), self.table());
+        let known = paths(&table);
+        let changed = leaves(&table, "").into_iter().filter(|(path, value)| {
+            !GIVEN.contains(&path.as_str()) && lookup(&defaults, path) != Some(value)
+        });
+        changed
+            .map(|(path, value)| {
+                let last = last(&path);
+                let unique = resolve(last, true, &known).is_ok_and(|p| p == Some(path.clone()));
+                let key = if unique { last } else { &path };
+                format!("{key}={}", value.to_string().replace(' ', ""))
+            })
+            .collect()
+    }
+
+    /// The configuration as a TOML file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(&self.table()).expect("a configuration is a table")
+    }
+
+    fn table(&self) -> Table {
+        Table::try_from(self).expect("a configuration is a table")
+    }
+
+    /// Checks every value against its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let row = self.row()?;
+        range::check(self.steps > 0, "steps", self.steps, "at least 1")?;
+        range::many("test.episodes", self.test.episodes)?;
+        row.validate(&self.sections)
+    }
+}
+
+/// A value that was given.
+#[derive(Debug, Clone, PartialEq)]
+struct Given {
+    key: String,
+    value: Value,
+    /// Whether the key may be a field's bare name.
+    bare: bool,
+    /// The file it comes from.
+    source: Option<String>,
+}
+
+/// A configuration in the making: only what was given, over the algorithm's defaults.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Layers {
+    given: Vec<Given>,
+    preset: Option<String>,
+}
+
+impl Layers {
+    /// Adds all of a TOML file's values.
+    pub fn toml(&mut self, text: &str) -> Result<(), ConfigError> {
+        let given = parse(text, None)?;
+        self.given.extend(given);
+        Ok(())
+    }
+
+    /// Adds all values of a TOML file of that name.
+    pub fn file(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
+        let given = parse(text, Some(name)).map_err(|error| error.within(name))?;
+        self.given.extend(given);
+        Ok(())
+    }
+
+    /// Sets one value by its dotted path.
+    pub fn set(&mut self, path: &str, value: impl Into<Value>) -> &mut Self {
+        let (key, value) = (path.into(), value.into());
+        self.given.push(Given { key, value, bare: false, source: None });
+        self
+    }
+
+    /// Takes the algorithm's values of that name, under all others.
+    pub fn preset(&mut self, name: &str) -> &mut Self {
+        self.preset = Some(name.into());
+        self
+    }
+
+    /// Adds one `key=value`. The key may be a field's bare name where only one field has it, or
+    /// `preset`.
+    pub fn assign(&mut self, assignment: &str) -> Result<(), ConfigError> {
+        let (key, text) =
+            assignment.split_once('=').ok_or_else(|| ConfigError::Assignment(assignment.into()))?;
+        let (key, text) = (key.trim(), text.trim());
+        if key == "preset" {
+            self.preset(text);
+            return Ok(());
+        }
+        // What is not a TOML value by itself is meant as a string.
+        let value = format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
+        let value = value.unwrap_or_else(|| Value::String(text.into()));
+        self.given.push(Given { key: key.into(), value, bare: true, source: None });
+        Ok(())
+    }
+
+    /// The configuration these values give.
+    pub fn build(&self) -> Result<Config, ConfigError> {
+        let chosen = self.given.iter().rev().find(|given| given.key == "algorithm");
+        let name = chosen.map_or(Some("ecrl"), |given| given.value.as_str()).unwrap_or_default();
+        let row = algorithms::find(name)?;
+        let preset = match self.preset.as_deref() {
+            None | Some("paper") => Vec::new(),
+            Some(name) => parse(row.preset(name)?, None)?,
+        };
+        let mut table = Config::new(name)?.table();
+        let mut pending: Vec<&Given> = preset.iter().chain(&self.given).collect();
+        let mut paths_given: Vec<(String, &Given)> = Vec::new();
+        // A value may bring keys of its own, as a ranking does: what has no place yet waits.
+        while !pending.is_empty() {
+            let (mut waiting, before) = (Vec::new(), pending.len());
+            for given in pending {
+                let found = resolve(&given.key, given.bare, &paths(&table));
+                match found.map_err(|error| error.from(&given.source))? {
+                    None => waiting.push(given),
+                    Some(path) => {
+                        table = with(table, &path, given, row)?;
+                        paths_given.push((path, given));
+                    }
+                }
+            }
+            if waiting.len() == before {
+                let error = unknown(&waiting[0].key, row, &paths(&table));
+                return Err(error.from(&waiting[0].source));
+            }
+            pending = waiting;
+        }
+        for (path, given) in &paths_given {
+            if lookup(&table, path).is_none() {
+                let error = unknown(path, row, &paths(&table));
+                return Err(error.from(&given.source));
+            }
+        }
+        let config: Config = table.try_into().map_err(type_error)?;
+        if config.format != FORMAT {
+            let found = config.format;
+            return Err(ConfigError::Format { found, expected: FORMAT });
+        }
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+/// A table with one more value in it, complete again; so that the message names the key, one at a
+/// time.
+fn with(mut table: Table, path: &str, given: &Given, row: &dyn Row) -> Result<Table, ConfigError> {
+    let named = |error: String| ConfigError::Type(format!("{path}: {error}")).from(&given.source);
+    if given.value.is_table() {
+        return Err(named("expected a single value, got a section".into()));
+    }
+    let value = fitting(given.value.clone(), lookup(&table, path));
+    put(&mut table, path, value);
+    let text = |error: toml::de::Error| named(error.message().replace('\n', " "));
+    let mut config: Config = table.try_into().map_err(text)?;
+    config.sections = row.complete(config.sections).map_err(text)?;
+    Ok(config.table())
+}
+
+fn parse(text: &str, source: Option<&str>) -> Result<Vec<Given>, ConfigError> {
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(0, |s| text[..s.start].matches('\n').count() + 1);
+        ConfigError::Syntax(format!("line {line}: {}", error.message()))
+    })?;
+    old::translate(&mut table);
+    let source = source.map(str::to_owned);
+    let given = leaves(&table, "").into_iter();
+    let given = given.map(|(key, value)| Given { key, value, bare: false, source: source.clone() });
+    Ok(given.collect())
+}
+
+fn type_error(error: toml::de::Error) -> ConfigError {
+    ConfigError::Type(error.message().replace('\n', " "))
+}
+
+fn unknown(key: &str, row: &dyn Row, known: &[String]) -> ConfigError {
+    let known = || known.iter().map(String::as_str).filter(|path| *path != "format");
+    // A key of another algorithm is no slip.
+    let elsewhere = algorithms::ALGORITHMS
+        .iter()
+        .any(|other| paths(&other.defaults()).iter().any(|path| path == key || last(path) == key));
+    if elsewhere {
+        let (algorithm, keys) = (row.name(), known().collect::<Vec<_>>().join(", "));
+        return ConfigError::DoesNotApply { key: key.into(), algorithm, keys };
+    }
+    ConfigError::UnknownKey { key: key.into(), hint: hint(key, known()) }
+}
+
+/// Whole numbers and numbers with a fraction stand for each other where the value allows it:
+/// `steps = 1e6`, `alpha = 1`.
+fn fitting(value: Value, like: Option<&Value>) -> Value {
+    match (&value, like) {
+        (Value::Integer(i), Some(Value::Float(_))) => Value::Float(*i as f64),
+        (Value::Float(x), Some(Value::Integer(_))) if x.fract() == 0.0 && x.abs() < 9e15 => {
+            Value::Integer(*x as i64)
+        }
+        _ => value,
+    }
+}
+
+fn put(table: &mut Table, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => _ = table.insert(path.into(), value),
+        Some((first, rest)) => {
+            let inner = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
+            put(inner.as_table_mut().expect("paths come from the table's own shape"), rest, value);
+        }
+    }
+}
+
+fn lookup<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
+    let value = table.get(first)?;
+    rest.map_or(Some(value), |rest| lookup(value.as_table()?, rest))
+}
+
+/// Every value that is not a table, by its dotted path.
+fn leaves(table: &Table, prefix: &str) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    for (key, value) in table {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match value {
+            Value::Table(inner) => found.extend(leaves(inner, &path)),
+            _ => found.push((path, value.clone())),
+        }
+    }
+    found
+}
+
+/// The dotted path of every value.
+pub(crate) fn paths(table: &Table) -> Vec<String> {
+    leaves(table, "").into_iter().map(|(path, _)| path).collect()
+}
+
+/// The last part of a dotted path.
+pub(crate) fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// The dotted path that a key stands for.
+fn resolve(key: &str, bare: bool, known: &[String]) -> Result<Option<String>, ConfigError> {
+    if known.iter().any(|path| path == key) {
+        return Ok(Some(key.into()));
+    }
+    let matches: Vec<&str> =
+        known.iter().map(String::as_str).filter(|path| bare && last(path) == key).collect();
+    match matches[..] {
+        [] => Ok(None),
+        [path] => Ok(Some(path.into())),
+        _ => {
+            let candidates = matches.join(" or ");
+            Err(ConfigError::Ambiguous { key: key.into(), candidates })
+        }
+    }
+}

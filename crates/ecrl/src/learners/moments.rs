@@ -1,0 +1,78 @@
+//! Running mean and variance, for normalising what comes in.
+
+use serde::{Deserialize, Serialize};
+
+use crate::state::{StateError, Walk};
+
+/// Running mean and variance of each of several numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Moments {
+    count: f64,
+    /// Of each number.
+    pub mean: Vec<f64>,
+    /// Of each number.
+    pub variance: Vec<f64>,
+}
+
+impl Moments {
+    /// Of so many numbers, before the first row.
+    pub fn new(numbers: usize) -> Self {
+        Self { count: 0.0, mean: vec![0.0; numbers], variance: vec![1.0; numbers] }
+    }
+
+    /// Takes rows into account, each with all the numbers.
+    pub fn add(&mut self, rows: &[f32]) {
+        let numbers = self.mean.len();
+        let count = (rows.len() / numbers) as f64;
+        if count == 0.0 {
+            return;
+        }
+        let total = self.count + count;
+        for i in 0..numbers {
+            let column = || rows.iter().skip(i).step_by(numbers).map(|&x| f64::from(x));
+            let mean = column().sum::<f64>() / count;
+            let variance = column().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+            let apart = mean - self.mean[i];
+            let sum = self.count * self.variance[i] + count * variance;
+            self.variance[i] = (sum + apart * apart * self.count * count / total) / total;
+            self.mean[i] += apart * count / total;
+        }
+        self.count = total;
+    }
+
+    /// The standard deviation, kept away from 0: a number that hardly moves is not blown up.
+    pub fn deviation(&self, i: usize) -> f64 {
+        self.variance[i].sqrt().max(1e-2)
+    }
+
+    /// Walks the moments under a name.
+    pub fn walk(&mut self, name: &str, walk: &mut Walk) -> Result<(), StateError> {
+        walk.fitting(name, self, "moments of as many numbers", |a, b| {
+            a.mean.len() == b.mean.len() && a.variance.len() == b.mean.len()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_of_parts_are_those_of_the_whole() {
+        let rows: Vec<f32> = (0..60).map(|i| ((i * i) as f32 * 0.37).sin() + i as f32).collect();
+        let (mut whole, mut parts) = (Moments::new(3), Moments::new(3));
+        whole.add(&rows);
+        for part in [&rows[..9], &[], &rows[9..30], &rows[30..]] {
+            parts.add(part);
+        }
+        for i in 0..3 {
+            assert!((whole.mean[i] - parts.mean[i]).abs() < 1e-9);
+            assert!((whole.variance[i] - parts.variance[i]).abs() < 1e-9);
+            let column: Vec<f64> = rows.iter().skip(i).step_by(3).map(|&x| x.into()).collect();
+            let mean = column.iter().sum::<f64>() / 20.0;
+            let variance = column.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 20.0;
+            assert!((whole.mean[i] - mean).abs() < 1e-9);
+            assert!((whole.variance[i] - variance).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A learner with a replay buffer: SAC that plays episodes of its own, remembers what everybody
+//! played, and takes as many updates as the steps played ask for.
+
+use nets::Mlp;
+use serde::{Deserialize, Serialize};
+
+use crate::algorithm::{Preset, Setup};
+use crate::collect::episodes::{Choice, Rollout, constraint_values, mean, mean_costs};
+use crate::config::{ConfigError, range};
+use crate::context::{Context, Stream};
+use crate::learners::sac::{Sac, SacConfig};
+use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
+use crate::memory::replay::Replay;
+use crate::metrics::{About, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record};
+use crate::state::{StateError, Walk};
+
+/// Transitions stored.
+pub static REPLAY: Metric<u64> =
+    Metric::new("replay", "train/replay", "transitions", "Transitions in the replay buffer");
+
+/// What it records.
+pub static METRICS: [&About; 4] =
+    [&REPLAY.about, &CRITIC_LOSS.about, &ACTOR_LOSS.about, &ENTROPY.about];
+
+/// Values that all algorithms with such a learner bring.
+pub static PRESETS: &[Preset] = &[Preset {
+    name: "quick",
+    help: "small networks and batches: to see that something works, not how well",
+    toml: "[sac]\nhidden = [64, 64]\nbatch = 128\n[learner]\nlearning_starts = 1000\n",
+}];
+
+/// How the learner gathers experience and when it learns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LearnerConfig {
+    /// Episodes the learner plays in each generation. Authors' code: 5.
+    pub episodes: usize,
+    /// Transitions that must be stored before the first update. Authors' code: 5000.
+    pub learning_starts: usize,
+    /// Updates for each environment step; fewer is faster and learns less. Authors' code: 1.
+    pub grad_steps_per_env_step: f64,
+}
+
+impl Default for LearnerConfig {
+    fn default() -> Self {
+        Self { episodes: 5, learning_starts: 5000, grad_steps_per_env_step: 1.0 }
+    }
+}
+
+/// The replay buffer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplayConfig {
+    /// Transitions kept, the newest. Paper: 1e6.
+    pub capacity: usize,
+}
+
+impl Default for ReplayConfig {
+    fn default() -> Self {
+        Self { capacity: 1_000_000 }
+    }
+}
+
+/// Checks every value of such a learner against its range.
+pub fn validate(
+    learner: &LearnerConfig,
+    sac: &SacConfig,
+    replay: &ReplayConfig,
+) -> Result<(), ConfigError> {
+    range::many("learner.episodes", learner.episodes)?;
+    range::check(
+        (1..=replay.capacity).contains(&learner.learning_starts),
+        "learner.learning_starts",
+        learner.learning_starts,
+        "at least 1 and at most replay.capacity",
+    )?;
+    range::check(
+        (0.0..=1000.0).contains(&learner.grad_steps_per_env_step),
+        "learner.grad_steps_per_env_step",
+        learner.grad_steps_per_env_step,
+        "a number from 0 to 1000",
+    )?;
+    sac.validate(replay.capacity)
+}
+
+/// SAC with its replay buffer.
+pub struct OffPolicy {
+    config: LearnerConfig,
+    sac: Sac,
+    /// What everybody played.
+    pub replay: Replay,
+    /// Environment steps of the generations that were learnt from.
+    learnt_steps: u64,
+    /// Whether there are transitions enough to learn from.
+    pub learning: bool,
+}
+
+impl OffPolicy {
+    /// A new learner.
+    pub fn new(
+        config: LearnerConfig,
+        sac: SacConfig,
+        replay: &ReplayConfig,
+        setup: &mut Setup,
+    ) -> Self {
+        let spec = setup.spec;
+        let (obs, action) = (spec.observation, spec.action);
+        Self {
+            config,
+            sac: Sac::new(sac, obs, action, setup.rng),
+            replay: Replay::new(replay.capacity, obs, action, spec.constraints.len()),
+            learnt_steps: 0,
+            learning: false,
+        }
+    }
+
+    /// The policy.
+    pub fn actor(&self) -> &Mlp {
+        self.sac.actor()
+    }
+
+    /// Plays its episodes, stores every transition with the multipliers in force, and notes what came
+    /// of it.
+    pub fn play(
+        &mut self,
+        context: &mut Context,
+        multipliers: &[f64],
+        record: &mut Record,
+    ) -> Vec<Rollout> {
+        let (actor, episodes) = (self.sac.actor(), self.config.episodes);
+        let played = context.play_several(actor, episodes, Stream::Learner, Choice::Sample);
+        for rollout in &played {
+            rollout.remember(&mut self.replay, multipliers);
+        }
+        let costs = mean_costs(&constraint_values(&played), context.spec.constraints.len());
+        record.set(&ROLLOUT_REWARD, mean(played.iter().map(|r| r.episode.reward())));
+        record.set(&ROLLOUT_COST, costs);
+        played
+    }
+
+    /// The updates that a generation's steps ask for, once everybody has played; counted from the
+    /// start of the run, so that fractions of an update add up.
+    pub fn updates_due(&mut self, context: &Context, steps: u64, record: &mut Record) -> u64 {
+        record.set(&REPLAY, self.replay.len() as u64);
+        self.learning = self.replay.len() >= self.config.learning_starts;
+        if !self.learning {
+            return 0;
+        }
+        self.learnt_steps += steps;
+        let due = self.learnt_steps as f64 * self.config.grad_steps_per_env_step;
+        (due.round() as u64).saturating_sub(context.grad_steps)
+    }
+
+    /// One update.
+    pub fn update(&mut self, context: &Context) -> Figures {
+        let key = |half| [context.config.seed, Stream::Update as u64, context.grad_steps, half];
+        let mut rngs = [cmdp::rng(key(0)), cmdp::rng(key(1))];
+        let losses = self.sac.update(&self.replay, &mut rngs);
+        vec![
+            (&CRITIC_LOSS, (losses.critic[0] + losses.critic[1]) / 2.0),
+            (&ACTOR_LOSS, losses.actor),
+            (&ENTROPY, losses.entropy),
+        ]
+    }
+
+    /// Walks everything that lasts but the replay buffer.
+    pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        self.sac.walk(walk)?;
+        walk.plain("learnt_steps", &mut self.learnt_steps)?;
+        walk.plain("learning", &mut self.learning)
+    }
+}

@@ -1,0 +1,104 @@
+//! The values of PPO's family.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ConfigError, range};
+
+/// What PPO's family computes with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PpoConfig {
+    /// Units of the hidden layers of all networks, with tanh.
+    pub hidden: Vec<usize>,
+    /// Environments that play side by side; each goes on where it was.
+    pub envs: usize,
+    /// Environment steps played, by all of them, before they are learnt from.
+    pub collect: usize,
+    /// Times that all of them are learnt from.
+    pub epochs: usize,
+    /// Steps in a minibatch.
+    pub batch: usize,
+    /// Learning rate.
+    pub lr: f64,
+    /// Whether it falls to 0 over the run, in a straight line.
+    pub lr_decay: bool,
+    /// Discount γ; nearer to 1 looks further ahead.
+    pub gamma: f64,
+    /// Weight of longer looks ahead in advantages; less is steadier and more biased.
+    pub gae: f64,
+    /// How far the ratio ρ may move before the objective stops rewarding it.
+    pub clip: f64,
+    /// Weight of the critics' loss, which matters only to the gradient's norm.
+    pub value_coef: f64,
+    /// Whether the critics' loss is clipped as the policy's is.
+    pub value_clip: bool,
+    /// Weight of the policy's entropy.
+    pub entropy_coef: f64,
+    /// Longest gradient of all networks together; longer ones are shortened.
+    pub max_grad_norm: f64,
+    /// Whether advantages are estimated anew before every epoch.
+    pub recompute_advantages: bool,
+    /// Whether the advantages of a minibatch are brought to mean 0 and deviation 1.
+    pub normalise_advantages: bool,
+    /// log σ at the start.
+    pub log_sigma: f64,
+}
+
+impl Default for PpoConfig {
+    fn default() -> Self {
+        Self {
+            hidden: vec![64, 64],
+            envs: 2,
+            collect: 2048,
+            epochs: 10,
+            batch: 64,
+            lr: 3e-4,
+            lr_decay: true,
+            gamma: 0.99,
+            gae: 0.95,
+            clip: 0.2,
+            value_coef: 0.25,
+            value_clip: false,
+            entropy_coef: 0.0,
+            max_grad_norm: 0.5,
+            recompute_advantages: false,
+            normalise_advantages: true,
+            log_sigma: -0.5,
+        }
+    }
+}
+
+impl PpoConfig {
+    /// Checks every value against its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let Self { hidden, envs, collect, epochs, batch, clip, log_sigma, .. } = self;
+        range::layers("ppo.hidden", hidden)?;
+        range::check((1..=1000).contains(envs), "ppo.envs", envs, "1 to 1000")?;
+        range::check(
+            (*envs..=1_000_000).contains(collect),
+            "ppo.collect",
+            collect,
+            "at least ppo.envs and at most 1000000",
+        )?;
+        range::many("ppo.epochs", *epochs)?;
+        range::check(
+            (1..=*collect).contains(batch),
+            "ppo.batch",
+            batch,
+            "at least 1 and at most ppo.collect",
+        )?;
+        range::positive("ppo.lr", self.lr)?;
+        range::positive("ppo.max_grad_norm", self.max_grad_norm)?;
+        range::share("ppo.gamma", self.gamma)?;
+        range::share("ppo.gae", self.gae)?;
+        range::check(*clip > 0.0 && *clip < 1.0, "ppo.clip", clip, "a number between 0 and 1")?;
+        range::not_negative("ppo.value_coef", self.value_coef)?;
+        range::not_negative("ppo.entropy_coef", self.entropy_coef)?;
+        let sigmas = -20.0..=2.0;
+        range::check(
+            sigmas.contains(log_sigma),
+            "ppo.log_sigma",
+            log_sigma,
+            "a number from -20 to 2",
+        )
+    }
+}

@@ -1,0 +1,191 @@
+//! A minibatch as the policy's loss sees it, and what an algorithm of PPO's family makes of it.
+
+use crate::memory::batch::Batch;
+use crate::metrics::Figures;
+
+use super::PpoConfig;
+
+/// What the policy descends: a loss of a minibatch by the ratios ρ = π/π_old of its rows.
+pub trait Objective: Sync {
+    /// Adds up the loss and its slopes.
+    fn loss(&self, terms: &mut Terms);
+}
+
+/// The loss of a minibatch in the making.
+#[derive(Debug)]
+pub struct Terms<'a> {
+    /// ρ of every row.
+    pub ratios: &'a [f32],
+    /// The reward's advantage of every row.
+    pub advantage: &'a [f32],
+    /// Of each cost, the advantage of every row.
+    pub costs: &'a [Vec<f32>],
+    /// The weight of the policy's entropy.
+    pub entropy_coef: f64,
+    /// The loss so far.
+    pub loss: f64,
+    /// Its slope by log π, of every row.
+    pub slopes: Vec<f32>,
+    /// What the objective has to tell.
+    pub figures: Figures,
+    low: f32,
+    high: f32,
+}
+
+impl Terms<'_> {
+    /// The number of rows.
+    pub fn count(&self) -> f64 {
+        self.ratios.len() as f64
+    }
+
+    /// Adds the clipped surrogate `-mean min( ρA, clip(ρ) A )` of an advantage times `sign`.
+    pub fn clipped(&mut self, advantage: &[f32], sign: f32) {
+        let count = self.count();
+        for ((slope, &ratio), &a) in self.slopes.iter_mut().zip(self.ratios).zip(advantage) {
+            let (free, held) = (sign * ratio * a, sign * ratio.clamp(self.low, self.high) * a);
+            self.loss -= f64::from(free.min(held)) / count;
+            if free <= held {
+                *slope -= free / count as f32;
+            }
+        }
+    }
+}
+
+/// The rows of a minibatch, as the policy's loss sees them.
+pub struct Minibatch {
+    /// What was drawn: u.
+    pub draws: Vec<f32>,
+    /// log π_old.
+    pub log_prob: Vec<f32>,
+    /// Of the reward.
+    pub advantage: Vec<f32>,
+    /// Of each cost.
+    pub costs: Vec<Vec<f32>>,
+}
+
+impl Minibatch {
+    /// Some rows of a batch.
+    pub fn new(batch: &Batch, rows: &[usize], actions: usize, config: &PpoConfig) -> Self {
+        let pick = |numbers: &[f32]| rows.iter().map(|&row| numbers[row]).collect::<Vec<f32>>();
+        let mut advantage = pick(&batch.advantages[0]);
+        if config.normalise_advantages && rows.len() > 1 {
+            let count = rows.len() as f64;
+            let mean = advantage.iter().map(|&a| f64::from(a)).sum::<f64>() / count;
+            let squares = advantage.iter().map(|&a| (f64::from(a) - mean).powi(2)).sum::<f64>();
+            let deviation = (squares / (count - 1.0)).sqrt() + 1e-8;
+            for a in &mut advantage {
+                *a = ((f64::from(*a) - mean) / deviation) as f32;
+            }
+        }
+        Self {
+            draws: rows
+                .iter()
+                .flat_map(|row| &batch.draws[row * actions..][..actions])
+                .copied()
+                .collect(),
+            log_prob: pick(&batch.log_prob),
+            advantage,
+            costs: batch.advantages[1..].iter().map(|numbers| pick(numbers)).collect(),
+        }
+    }
+
+    /// The policy's loss, its gradient for the means (to `d_means`) and for log σ.
+    pub fn losses(
+        &self,
+        means: &[f32],
+        log_sigma: &[f32],
+        config: &PpoConfig,
+        objective: &dyn Objective,
+        d_means: &mut [f32],
+    ) -> (Losses, Vec<f32>) {
+        let actions = log_sigma.len();
+        let count = self.log_prob.len() as f64;
+        let (low, high) = (1.0 - config.clip as f32, 1.0 + config.clip as f32);
+        let pairs = self.draws.chunks_exact(actions).zip(means.chunks_exact(actions));
+        let logs: Vec<f32> = pairs.map(|(u, mean)| log_density(u, mean, log_sigma)).collect();
+        let moved: Vec<f32> = logs.iter().zip(&self.log_prob).map(|(new, old)| new - old).collect();
+        let ratios: Vec<f32> = moved.iter().map(|moved| moved.exp()).collect();
+        let mut terms = Terms {
+            ratios: &ratios,
+            advantage: &self.advantage,
+            costs: &self.costs,
+            entropy_coef: config.entropy_coef,
+            loss: 0.0,
+            slopes: vec![0.0; ratios.len()],
+            figures: Vec::new(),
+            low,
+            high,
+        };
+        objective.loss(&mut terms);
+        let Terms { loss, slopes, entropy_coef, figures, .. } = terms;
+
+        let mut d_log_sigma = vec![-entropy_coef as f32; actions];
+        for (row, slope) in slopes.iter().enumerate() {
+            for j in 0..actions {
+                let at = row * actions + j;
+                let precision = (-2.0 * log_sigma[j]).exp();
+                let apart = self.draws[at] - means[at];
+                d_means[at] = slope * apart * precision;
+                d_log_sigma[j] += slope * (apart * apart * precision - 1.0);
+            }
+        }
+        let entropy: f64 = log_sigma.iter().map(|&s| f64::from(s) + 0.5 + LOG_SQRT_2PI).sum();
+        let held = ratios.iter().filter(|ratio| !(low..=high).contains(*ratio)).count();
+        let losses = Losses {
+            actor: loss - entropy_coef * entropy,
+            entropy,
+            kl: -moved.iter().map(|&x| f64::from(x)).sum::<f64>() / count,
+            clipped: held as f64 / count,
+            more: figures,
+        };
+        (losses, d_log_sigma)
+    }
+}
+
+/// What the policy's side of an update saw.
+#[derive(Debug)]
+pub struct Losses {
+    /// The loss.
+    pub actor: f64,
+    /// The policy's entropy.
+    pub entropy: f64,
+    /// How far the policy moved.
+    pub kl: f64,
+    /// The share of rows held back by the clip.
+    pub clipped: f64,
+    /// What the objective told.
+    pub more: Figures,
+}
+
+pub(super) const LOG_SQRT_2PI: f64 = 0.918_938_533_204_672_8;
+
+/// log N(u; μ, σ).
+pub(super) fn log_density(draw: &[f32], mean: &[f32], log_sigma: &[f32]) -> f32 {
+    let each = draw.iter().zip(mean).zip(log_sigma).map(|((u, mean), log_sigma)| {
+        let z = (u - mean) * (-log_sigma).exp();
+        -0.5 * z * z - log_sigma - LOG_SQRT_2PI as f32
+    });
+    each.sum()
+}
+
+/// The critic's loss and its gradient, for targets of (value before the first epoch, return).
+pub(super) fn value_loss(
+    values: &[f32],
+    targets: impl ExactSizeIterator<Item = (f32, f32)>,
+    config: &PpoConfig,
+    d_values: &mut [f32],
+) -> f64 {
+    let count = targets.len() as f64;
+    let (weight, clip) = ((2.0 * config.value_coef / count) as f32, config.clip as f32);
+    let mut loss = 0.0;
+    for ((&value, d), (before, target)) in values.iter().zip(d_values).zip(targets) {
+        let error = value - target;
+        let held = before + (value - before).clamp(-clip, clip) - target;
+        // The larger of the two counts; where that is the clipped one, nothing moves it.
+        let free = !config.value_clip || error * error >= held * held;
+        let counted = if free { error } else { held };
+        *d = if free { weight * error } else { 0.0 };
+        loss += f64::from(counted) * f64::from(counted) / count;
+    }
+    config.value_coef * loss
+}

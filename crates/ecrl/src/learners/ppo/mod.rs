@@ -1,0 +1,281 @@
+//! Proximal policy optimisation for continuous actions, with critics of the reward and of costs.
+//!
+//! The policy draws `u ~ N(μ(s), σ)` and acts `tanh u`; in the ratio ρ = π(u|s)/π_old(u|s) the tanh
+//! cancels. It descends, over minibatches of what was just played,
+//!
+//! ```text
+//! -mean min( ρA, clip(ρ, 1-c, 1+c) A ) - entropy_coef·H + value_coef·mean (V - R)²
+//! ```
+//!
+//! with advantages A by generalised advantage estimation. Observations are normalised by their
+//! running mean and deviation, and the critics predict returns divided by theirs.
+//!
+//! What the policy descends is an [`Objective`]; others than the one above use the costs' advantages.
+//!
+//! 1. Schulman et al., Proximal Policy Optimization Algorithms, 2017.
+
+mod config;
+mod minibatch;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use cmdp::Rng;
+use nets::threads::both;
+use nets::{Activation, Adam, Mlp, Trained};
+
+pub use config::PpoConfig;
+pub use minibatch::{Losses, Minibatch, Objective, Terms};
+
+use crate::learners::moments::Moments;
+use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
+use crate::memory::batch::{Batch, advantages};
+use crate::metrics::{Figures, Metric};
+use crate::state::{StateError, Walk};
+use minibatch::{log_density, value_loss};
+
+/// How far the policy moved.
+pub static KL: Metric<f64> = Metric::new(
+    "kl",
+    "train/kl",
+    "nats",
+    "How far the policy moved from the one that played: the mean of log π_old - log π",
+);
+/// The share of samples that the clipped objective held back.
+pub static CLIPPED: Metric<f64> = Metric::new(
+    "clipped",
+    "train/clipped",
+    "share",
+    "The share of samples whose ratio was beyond the clip",
+);
+
+/// The learner.
+#[derive(Debug, Clone)]
+pub struct Ppo {
+    config: PpoConfig,
+    policy: Trained,
+    log_sigma: Vec<f32>,
+    sigma_adam: Adam,
+    /// Of the reward, then of each cost.
+    critics: Vec<Trained>,
+    observations: Moments,
+    /// Of each signal's returns.
+    returns: Moments,
+    batch: Batch,
+}
+
+impl Ppo {
+    /// A new learner for these sizes, with critics of the first `costs` costs.
+    pub fn new(config: PpoConfig, obs: usize, action: usize, costs: usize, rng: &mut Rng) -> Self {
+        let signals = 1 + costs;
+        let mut network = |outputs: usize, last: f32| {
+            let sizes = [&[obs], &config.hidden[..], &[outputs]].concat();
+            let mut gains = vec![std::f32::consts::SQRT_2; config.hidden.len()];
+            gains.push(last);
+            let net = Mlp::orthogonal(&sizes, Activation::Tanh, &gains, rng);
+            Trained::new(net, config.batch, config.lr)
+        };
+        // A policy that hardly acts at first, whatever it sees.
+        let policy = network(action, 0.01);
+        let critics = (0..signals).map(|_| network(1, 1.0)).collect();
+        Self {
+            policy,
+            log_sigma: vec![config.log_sigma as f32; action],
+            sigma_adam: Adam::new(action, config.lr),
+            critics,
+            observations: Moments::new(obs),
+            returns: Moments::new(signals),
+            batch: Batch::default(),
+            config,
+        }
+    }
+
+    /// Its values.
+    pub fn config(&self) -> &PpoConfig {
+        &self.config
+    }
+
+    /// The policy as all others are: from an observation as it comes to `[μ, log σ]`. The
+    /// normalisation is worked into the first layer, log σ into the last.
+    pub fn actor(&self) -> Mlp {
+        let net = &self.policy.net;
+        let (inputs, actions) = (net.sizes()[0], self.log_sigma.len());
+        let mut sizes = net.sizes().to_vec();
+        *sizes.last_mut().expect("a layer") = 2 * actions;
+        let mut actor = Mlp::zeros(&sizes, net.activation());
+        for layer in 0..net.layers() {
+            for (to, from) in [
+                (actor.weight_range(layer), net.weight_range(layer)),
+                (actor.bias_range(layer), net.bias_range(layer)),
+            ] {
+                let count = from.len();
+                actor.params_mut()[to][..count].copy_from_slice(&net.params()[from]);
+            }
+        }
+        let (weights, biases) = (actor.weight_range(0), actor.bias_range(0));
+        for (unit, bias) in biases.enumerate() {
+            let mut shift = 0.0;
+            for i in 0..inputs {
+                let weight = &mut actor.params_mut()[weights.start + unit * inputs + i];
+                let scaled = f64::from(*weight) / self.observations.deviation(i);
+                shift += scaled * self.observations.mean[i];
+                *weight = scaled as f32;
+            }
+            let bias = &mut actor.params_mut()[bias];
+            *bias = (f64::from(*bias) - shift) as f32;
+        }
+        let biases = actor.bias_range(net.layers() - 1);
+        actor.params_mut()[biases][actions..].copy_from_slice(&self.log_sigma);
+        actor
+    }
+
+    /// Takes over what was played.
+    pub fn learn_from(&mut self, batch: Batch) {
+        self.batch = batch;
+        let signals = self.critics.len();
+        let rows = self.batch.rows();
+        let (batch, actions) = (&mut self.batch, self.log_sigma.len());
+        batch.log_prob = vec![0.0; rows];
+        (batch.values, batch.advantages, batch.returns) =
+            (vec![vec![]; signals], vec![vec![]; signals], vec![vec![]; signals]);
+        let means = through(&mut self.policy, &self.observations, &batch.obs);
+        let each = batch.log_prob.iter_mut().zip(means.chunks_exact(actions));
+        for ((log_prob, mean), draw) in each.zip(batch.draws.chunks_exact(actions)) {
+            *log_prob = log_density(draw, mean, &self.log_sigma);
+        }
+        self.estimate();
+    }
+
+    /// Advantages and returns as the critics see them now.
+    pub fn estimate(&mut self) {
+        let PpoConfig { gamma, gae, .. } = self.config;
+        let batch = &mut self.batch;
+        for (i, critic) in self.critics.iter_mut().enumerate() {
+            let scale = self.returns.deviation(i) as f32;
+            let values = through(critic, &self.observations, &batch.obs);
+            let next = through(critic, &self.observations, &batch.next_obs);
+            let scaled = |values: &[f32]| values.iter().map(|v| scale * v).collect::<Vec<f32>>();
+            let advantages = advantages(
+                &batch.signals[i],
+                [&scaled(&values), &scaled(&next)],
+                [&batch.terminated, &batch.last],
+                [gamma as f32, gae as f32],
+            );
+            let returns = advantages.iter().zip(&values).map(|(a, v)| a / scale + v);
+            batch.returns[i] = returns.collect();
+            batch.values[i] = values;
+            batch.advantages[i] = advantages;
+        }
+    }
+
+    /// The number of steps to learn from.
+    pub fn rows(&self) -> usize {
+        self.batch.rows()
+    }
+
+    /// One step down the gradient on a minibatch of these rows.
+    pub fn update(&mut self, rows: &[usize], rate: f64, objective: &dyn Objective) -> Figures {
+        let Self { config, policy, log_sigma, critics, observations, batch, .. } = self;
+        let input = gathered(&batch.obs, rows, observations);
+        let (sampled, critic_loss) = both(
+            || {
+                let minibatch = Minibatch::new(batch, rows, log_sigma.len(), config);
+                policy.net.forward(&input, &mut policy.tape);
+                let (means, d_means) = policy.tape.output_and_gradient();
+                let losses = minibatch.losses(means, log_sigma, config, objective, d_means);
+                policy.net.backward(&input, &mut policy.tape, &mut policy.gradient);
+                losses
+            },
+            || {
+                let each = critics.iter_mut().enumerate();
+                let losses = each.map(|(i, critic)| {
+                    critic.net.forward(&input, &mut critic.tape);
+                    let (values, d_values) = critic.tape.output_and_gradient();
+                    let targets =
+                        rows.iter().map(|&row| (batch.values[i][row], batch.returns[i][row]));
+                    let loss = value_loss(values, targets, config, d_values);
+                    critic.net.backward(&input, &mut critic.tape, &mut critic.gradient);
+                    loss
+                });
+                losses.sum::<f64>()
+            },
+        );
+        let (losses, mut d_log_sigma) = sampled;
+        self.step(&mut d_log_sigma, rate);
+        let mut figures = vec![
+            (&CRITIC_LOSS, critic_loss),
+            (&ACTOR_LOSS, losses.actor),
+            (&ENTROPY, losses.entropy),
+            (&KL, losses.kl),
+            (&CLIPPED, losses.clipped),
+        ];
+        figures.extend(losses.more);
+        figures
+    }
+
+    /// Shortens the gradient of everything together if it is too long, and goes down it.
+    fn step(&mut self, d_log_sigma: &mut [f32], rate: f64) {
+        let Self { policy, critics, log_sigma, sigma_adam, config, .. } = self;
+        let squares =
+            |gradient: &[f32]| gradient.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>();
+        let mut sum = squares(&policy.gradient) + squares(d_log_sigma);
+        sum += critics.iter().map(|critic| squares(&critic.gradient)).sum::<f64>();
+        let factor = (config.max_grad_norm / (sum.sqrt() + 1e-6)).min(1.0) as f32;
+        for trained in [policy].into_iter().chain(critics) {
+            trained.gradient.iter_mut().for_each(|g| *g *= factor);
+            trained.adam.set_learning_rate(rate);
+            trained.step();
+        }
+        d_log_sigma.iter_mut().for_each(|g| *g *= factor);
+        sigma_adam.set_learning_rate(rate);
+        sigma_adam.step(log_sigma, [d_log_sigma]);
+    }
+
+    /// Takes what was learnt from into account in the normalisation, after its last update.
+    pub fn absorb(&mut self) {
+        self.observations.add(&self.batch.obs);
+        let signals = self.critics.len();
+        let scales: Vec<f32> = (0..signals).map(|i| self.returns.deviation(i) as f32).collect();
+        let rows = (0..self.batch.rows()).flat_map(|row| {
+            let returns = self.batch.returns.iter().zip(&scales);
+            returns.map(move |(returns, scale)| scale * returns[row])
+        });
+        let rows: Vec<f32> = rows.collect();
+        self.returns.add(&rows);
+    }
+
+    /// Walks everything that lasts.
+    pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        let actions = self.log_sigma.len();
+        walk.tensor("log_sigma", &[actions], &mut self.log_sigma)?;
+        walk.adam("log_sigma.adam", &mut self.sigma_adam)?;
+        walk.trained("policy", &mut self.policy)?;
+        for (i, critic) in self.critics.iter_mut().enumerate() {
+            walk.trained(&format!("critic{i}"), critic)?;
+        }
+        self.observations.walk("observations", walk)?;
+        self.returns.walk("returns", walk)?;
+        self.batch.walk(walk, self.observations.mean.len(), actions)
+    }
+}
+
+/// Rows of observations, normalised.
+fn gathered(obs: &[f32], rows: &[usize], moments: &Moments) -> Vec<f32> {
+    let width = moments.mean.len();
+    let columns: Vec<(f64, f64)> =
+        (0..width).map(|i| (moments.mean[i], 1.0 / moments.deviation(i))).collect();
+    let normal = |(x, (mean, scale)): (&f32, &(f64, f64))| ((f64::from(*x) - mean) * scale) as f32;
+    rows.iter()
+        .flat_map(|row| obs[row * width..][..width].iter().zip(&columns).map(normal))
+        .collect()
+}
+
+/// What a network makes of all observations.
+fn through(trained: &mut Trained, moments: &Moments, obs: &[f32]) -> Vec<f32> {
+    let rows: Vec<usize> = (0..obs.len() / moments.mean.len()).collect();
+    let mut out = Vec::new();
+    for rows in rows.chunks(trained.tape.capacity()) {
+        trained.net.forward(&gathered(obs, rows, moments), &mut trained.tape);
+        out.extend_from_slice(trained.tape.output());
+    }
+    out
+}

@@ -1,0 +1,237 @@
+//! The update against PyTorch, finite differences and hand-worked numbers.
+
+use serde_json::Value;
+
+use super::minibatch::LOG_SQRT_2PI;
+use super::*;
+use crate::algorithms::ipo::{Barrier, IpoSection, Limit};
+use crate::algorithms::on_policy::Variant as _;
+
+fn floats(value: &Value) -> Vec<f32> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(floats).collect(),
+        other => vec![other.as_f64().unwrap() as f32],
+    }
+}
+
+fn rows_of(value: &Value) -> Vec<Vec<f32>> {
+    value.as_array().unwrap().iter().map(floats).collect()
+}
+
+/// The learner of a case of the fixture before its first update, and what it descends: IPO's
+/// objective, which without limits is PPO's.
+fn learner(fixture: &Value) -> (Ppo, Barrier) {
+    let case = &fixture["case"];
+    let number = |name: &str| fixture["config"][name].as_f64().unwrap();
+    let config = PpoConfig {
+        hidden: floats(&fixture["layers"]).iter().map(|&x| x as usize).collect(),
+        clip: number("clip"),
+        value_coef: number("value_coef"),
+        max_grad_norm: number("max_grad_norm"),
+        lr: number("lr"),
+        value_clip: case["value_clip"].as_bool().unwrap_or(false),
+        entropy_coef: case["entropy_coef"].as_f64().unwrap_or(0.0),
+        normalise_advantages: case["normalise_advantages"].as_bool().unwrap_or(true),
+        ..PpoConfig::default()
+    };
+    let limits: Vec<Limit> = case["limits"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|limit| {
+            let [value, threshold, length] = [0, 1, 2].map(|i| limit[i].as_f64().unwrap());
+            Limit { value, threshold, length }
+        })
+        .collect();
+    let mut ppo = Ppo::new(config, 4, 2, limits.len(), &mut cmdp::rng([0; 4]));
+    let start = &fixture["start"];
+    ppo.policy.net.params_mut().copy_from_slice(&floats(&start["policy"]));
+    ppo.log_sigma = floats(&start["log_sigma"]);
+    for (critic, params) in ppo.critics.iter_mut().zip(rows_of(&start["critics"])) {
+        critic.net.params_mut().copy_from_slice(&params);
+    }
+    let doubles =
+        |name: &str| fixture[name].as_array().unwrap().iter().map(|x| x.as_f64().unwrap());
+    ppo.observations.mean = doubles("mean").collect();
+    ppo.observations.variance = doubles("variance").collect();
+    let spec = cmdp::PointMass::new(vec![]).unwrap();
+    let mut barrier = Barrier::new(&IpoSection::default(), cmdp::Env::spec(&spec));
+    barrier.sharpness = number("barrier");
+    barrier.limits = (!limits.is_empty()).then_some(limits);
+    let batch = &fixture["batch"];
+    ppo.batch = Batch {
+        obs: floats(&batch["obs"]),
+        draws: floats(&batch["draws"]),
+        log_prob: floats(&fixture["log_prob"]),
+        values: rows_of(&batch["values"]),
+        advantages: rows_of(&batch["advantages"]),
+        returns: rows_of(&batch["returns"]),
+        ..Batch::default()
+    };
+    (ppo, barrier)
+}
+
+fn cases() -> Vec<(String, Value)> {
+    let fixture: Value =
+        serde_json::from_str(include_str!("../../../tests/fixtures/ppo.json")).unwrap();
+    fixture["cases"].as_object().unwrap().clone().into_iter().collect()
+}
+
+#[test]
+fn updates_agree_with_pytorch() {
+    let cases = cases();
+    assert_eq!(cases.len(), 4);
+    for (name, fixture) in cases {
+        let (mut ppo, barrier) = learner(&fixture);
+        let rows: Vec<usize> = (0..12).collect();
+        for expected in fixture["losses"].as_array().unwrap() {
+            let figures = ppo.update(&rows, ppo.config.lr, &barrier);
+            let figure = |name: &str| {
+                figures.iter().find(|(metric, _)| metric.about.name == name).unwrap().1
+            };
+            for (ours, theirs) in [
+                (figure("actor_loss"), &expected["actor"]),
+                (figure("critic_loss"), &expected["critic"]),
+                (figure("entropy"), &expected["entropy"]),
+            ] {
+                let theirs = theirs.as_f64().unwrap();
+                assert!((ours - theirs).abs() <= 1e-5 * theirs.abs().max(0.1), "{name} {ours}");
+            }
+            assert_eq!(figure("recovery") == 1.0, expected["recovery"].as_bool().unwrap());
+        }
+        let after = &fixture["after"];
+        let critics = ppo.critics.iter().zip(rows_of(&after["critics"]));
+        let mut pairs = vec![
+            (ppo.policy.net.params().to_vec(), floats(&after["policy"])),
+            (ppo.log_sigma.clone(), floats(&after["log_sigma"])),
+        ];
+        pairs.extend(critics.map(|(critic, params)| (critic.net.params().to_vec(), params)));
+        for (ours, theirs) in pairs {
+            assert_eq!(ours.len(), theirs.len());
+            for (a, b) in ours.iter().zip(&theirs) {
+                assert!((a - b).abs() <= 1e-5 * b.abs().max(0.1), "{name}: {a} {b}");
+            }
+        }
+    }
+}
+
+/// The policy's loss in f64, by the formulas at the top.
+fn reference(
+    (ppo, barrier): &(Ppo, Barrier),
+    sample: &Minibatch,
+    means: &[f64],
+    log_sigma: &[f64],
+) -> f64 {
+    let n = log_sigma.len();
+    let count = sample.log_prob.len() as f64;
+    let ratio = |row: usize| -> f64 {
+        let log: f64 = (0..n)
+            .map(|j| {
+                let z = (f64::from(sample.draws[row * n + j]) - means[row * n + j])
+                    / log_sigma[j].exp();
+                -0.5 * z * z - log_sigma[j] - LOG_SQRT_2PI
+            })
+            .sum();
+        (log - f64::from(sample.log_prob[row])).exp()
+    };
+    let ratios: Vec<f64> = (0..sample.log_prob.len()).map(ratio).collect();
+    let clipped = |r: f64| r.clamp(1.0 - ppo.config.clip, 1.0 + ppo.config.clip);
+    let limits = barrier.limits.clone().unwrap_or_default();
+    let left: Vec<f64> = limits
+        .iter()
+        .zip(&sample.costs)
+        .map(|(limit, costs)| {
+            let change = ratios.iter().zip(costs).map(|(r, a)| (r - 1.0) * f64::from(*a));
+            limit.threshold - limit.value - limit.length * change.sum::<f64>() / count
+        })
+        .collect();
+    if left.iter().any(|&left| left <= 0.0) {
+        let broken = left.iter().zip(&sample.costs).filter(|(left, _)| **left <= 0.0);
+        let each = broken.flat_map(|(_, costs)| costs.iter().zip(&ratios));
+        return each
+            .map(|(a, r)| (r * f64::from(*a)).max(clipped(*r) * f64::from(*a)) / count)
+            .sum();
+    }
+    let each = ratios.iter().zip(&sample.advantage);
+    let surrogate: f64 =
+        each.map(|(r, a)| (r * f64::from(*a)).min(clipped(*r) * f64::from(*a)) / count).sum();
+    let barrier: f64 = left.iter().map(|left| left.ln() / barrier.sharpness).sum();
+    let entropy: f64 = log_sigma.iter().map(|s| s + 0.5 + LOG_SQRT_2PI).sum();
+    -surrogate - barrier - ppo.config.entropy_coef * entropy
+}
+
+#[test]
+fn the_policys_gradient_agrees_with_finite_differences() {
+    for (name, fixture) in cases() {
+        let mut both = learner(&fixture);
+        let (ppo, barrier) = (&mut both.0, &both.1);
+        let rows: Vec<usize> = (0..12).collect();
+        let sample = Minibatch::new(&ppo.batch, &rows, 2, &ppo.config);
+        let means = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
+        let mut d_means = vec![0.0; means.len()];
+        let (figures, d_log_sigma) =
+            sample.losses(&means, &ppo.log_sigma, &ppo.config, barrier, &mut d_means);
+        let doubles =
+            |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
+        let (means, log_sigma) = (doubles(&means), doubles(&ppo.log_sigma));
+        let loss = reference(&both, &sample, &means, &log_sigma);
+        assert!((figures.actor - loss).abs() < 1e-5 * loss.abs().max(0.1), "{name}");
+        let ours = d_means.iter().chain(&d_log_sigma).copied();
+        let largest = d_means.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+        assert!(largest > 1e-3, "{name}: nothing to compare");
+        for (i, ours) in ours.enumerate() {
+            let at = |h: f64| {
+                let (mut means, mut log_sigma) = (means.clone(), log_sigma.clone());
+                match i.checked_sub(means.len()) {
+                    None => means[i] += h,
+                    Some(j) => log_sigma[j] += h,
+                }
+                reference(&both, &sample, &means, &log_sigma)
+            };
+            let expected = (at(1e-6) - at(-1e-6)) / 2e-6;
+            let error = (f64::from(ours) - expected).abs();
+            let bound = 1e-4 * expected.abs().max(0.01 * f64::from(largest));
+            assert!(error <= bound, "{name}[{i}]: {ours} {expected}");
+        }
+    }
+}
+
+/// The losses of rows with these ratios and advantages, for policies with one action.
+pub(crate) fn by_hand(
+    ratios: &[f32],
+    advantage: &[f32],
+    cost: &[f32],
+    objective: &dyn Objective,
+) -> Losses {
+    let config = PpoConfig { clip: 0.2, ..PpoConfig::default() };
+    // σ = 1, μ = 0, u = 0: log π = -log√(2π). The old policy's makes the ratio.
+    let minibatch = Minibatch {
+        draws: vec![0.0; ratios.len()],
+        log_prob: ratios.iter().map(|r| -(LOG_SQRT_2PI as f32) - r.ln()).collect(),
+        advantage: advantage.to_vec(),
+        costs: vec![cost.to_vec()],
+    };
+    let mut d_means = vec![0.0; ratios.len()];
+    minibatch.losses(&vec![0.0; ratios.len()], &[0.0], &config, objective, &mut d_means).0
+}
+
+#[test]
+fn the_clipped_objective_by_hand() {
+    let reward = crate::algorithms::ppo::Reward;
+    // min(2·1, 1.2·1) = 1.2; min(-0.5, -0.8) = -0.8; mean 0.2.
+    let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[0.1, 0.1], &reward);
+    assert!((losses.actor + 0.2).abs() < 1e-6 && losses.clipped == 1.0, "{losses:?}");
+}
+
+#[test]
+fn the_actor_is_the_policy_with_its_normalisation() {
+    let (_, fixture) = cases().remove(0);
+    let (mut ppo, _) = learner(&fixture);
+    let expected = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
+    let (actor, mut scratch) = (ppo.actor(), Vec::new());
+    for (row, expected) in ppo.batch.obs.chunks_exact(4).zip(expected.chunks_exact(2)) {
+        let head = actor.forward_one(row, &mut scratch);
+        assert!(head.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{head:?}");
+        assert_eq!(head[2..], ppo.log_sigma);
+    }
+}

@@ -1,0 +1,119 @@
+//! What was just played, and its advantages by generalised advantage estimation.
+
+use crate::state::{StateError, Walk};
+
+/// What was played and is being learnt from, step after step, environment after environment.
+///
+/// A signal is what a critic predicts the sum of: the reward, and for IPO each cost.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Batch {
+    /// Observations as they came.
+    pub obs: Vec<f32>,
+    /// The observations after them.
+    pub next_obs: Vec<f32>,
+    /// What was drawn: u.
+    pub draws: Vec<f32>,
+    /// Of each signal, its number in every step.
+    pub signals: Vec<Vec<f32>>,
+    /// 1 where nothing can follow.
+    pub terminated: Vec<f32>,
+    /// 1 where the next row does not follow: the episode ended, or the environment's rows do.
+    pub last: Vec<f32>,
+    /// log π of what was drawn, by the policy that drew it.
+    pub log_prob: Vec<f32>,
+    /// Of each signal, what its critic said.
+    pub values: Vec<Vec<f32>>,
+    /// Of each signal, the advantages.
+    pub advantages: Vec<Vec<f32>>,
+    /// Of each signal, what its critic should say.
+    pub returns: Vec<Vec<f32>>,
+}
+
+impl Batch {
+    /// The number of steps.
+    pub fn rows(&self) -> usize {
+        self.last.len()
+    }
+
+    /// Adds another environment's rows.
+    pub fn append(&mut self, other: Self) {
+        self.obs.extend(other.obs);
+        self.next_obs.extend(other.next_obs);
+        self.draws.extend(other.draws);
+        self.terminated.extend(other.terminated);
+        self.last.extend(other.last);
+        self.signals.resize(other.signals.len(), Vec::new());
+        self.signals.iter_mut().zip(other.signals).for_each(|(all, more)| all.extend(more));
+    }
+
+    /// Walks every number, given how many an observation and an action have.
+    pub fn walk(&mut self, walk: &mut Walk, obs: usize, actions: usize) -> Result<(), StateError> {
+        let mut size = (self.rows(), self.signals.len());
+        let (rows, signals) = walk.peek("batch.size", size)?;
+        walk.fitting("batch.size", &mut size, "rows that fit in memory", |(rows, signals), _| {
+            rows.checked_mul(obs + actions + signals).is_some() && *signals <= 1000
+        })?;
+        for (name, width, numbers) in [
+            ("obs", obs, &mut self.obs),
+            ("next_obs", obs, &mut self.next_obs),
+            ("draws", actions, &mut self.draws),
+            ("terminated", 1, &mut self.terminated),
+            ("last", 1, &mut self.last),
+            ("log_prob", 1, &mut self.log_prob),
+        ] {
+            walk.list(&format!("batch.{name}"), rows * width, numbers)?;
+        }
+        for (name, all) in [
+            ("signal", &mut self.signals),
+            ("value", &mut self.values),
+            ("advantage", &mut self.advantages),
+            ("return", &mut self.returns),
+        ] {
+            if walk.is_loading() {
+                all.resize(signals, Vec::new());
+            }
+            let mut none = Vec::new();
+            for i in 0..signals {
+                let numbers = all.get_mut(i).unwrap_or(&mut none);
+                walk.list(&format!("batch.{name}{i}"), rows, numbers)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Generalised advantage estimation: `A_t = δ_t + γλ A_{t+1}`, `δ_t = r_t + γ V(s_{t+1}) - V(s_t)`;
+/// nothing follows a terminated step, and A stops at the last step of an episode or of the rows.
+pub fn advantages(
+    signal: &[f32],
+    [values, next]: [&[f32]; 2],
+    [terminated, last]: [&[f32]; 2],
+    [discount, gae]: [f32; 2],
+) -> Vec<f32> {
+    let mut advantages = vec![0.0; signal.len()];
+    let mut following = 0.0;
+    for t in (0..signal.len()).rev() {
+        let delta = signal[t] + discount * (1.0 - terminated[t]) * next[t] - values[t];
+        following = delta + discount * gae * (1.0 - last[t]) * following;
+        advantages[t] = following;
+    }
+    advantages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advantages_worked_by_hand() {
+        // Two steps, terminated; two steps, truncated; one step, cut off by the end of the rows.
+        let signal = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let values = [10.0, 20.0, 30.0, 40.0, 50.0];
+        let next = [20.0, 7.0, 40.0, 8.0, 9.0];
+        let terminated = [0.0, 1.0, 0.0, 0.0, 0.0];
+        let last = [0.0, 1.0, 0.0, 1.0, 1.0];
+        let found = advantages(&signal, [&values, &next], [&terminated, &last], [0.5, 0.5]);
+        // δ: 1+10-10, 2-20, 3+20-30, 4+4-40, 5+4.5-50; then A_t = δ_t + A_{t+1}/4 within an episode.
+        assert_eq!(found, [1.0 - 4.5, -18.0, -7.0 - 8.0, -32.0, -40.5]);
+    }
+}

@@ -1,0 +1,92 @@
+//! Gradient ascent on the Lagrangian: `λ_i ← max(0, λ_i + η·mean(J_Ci - ε_i))` over episodes.
+
+use cmdp::Constraint;
+
+use crate::state::{StateError, Walk};
+
+use super::Multipliers;
+
+/// The learner's λ, for everyone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ascent {
+    lambda: Vec<f64>,
+    eta: f64,
+}
+
+impl Ascent {
+    /// One for each constraint.
+    pub fn new(lambda: f64, eta: f64, constraints: usize) -> Self {
+        Self { lambda: vec![lambda; constraints], eta }
+    }
+
+    /// With multipliers of its own.
+    pub fn with(&self, lambda: Vec<f64>) -> Self {
+        Self { lambda, eta: self.eta }
+    }
+
+    /// One step, over episodes given by their values J_C. Without episodes nothing changes.
+    pub fn step<'a>(
+        &mut self,
+        episodes: impl IntoIterator<Item = &'a [f64]>,
+        constraints: &[Constraint],
+    ) {
+        let mut excess = vec![0.0; self.lambda.len()];
+        let mut count = 0.0;
+        for values in episodes {
+            count += 1.0;
+            for ((sum, value), c) in excess.iter_mut().zip(values).zip(constraints) {
+                *sum += value - c.threshold;
+            }
+        }
+        if count > 0.0 {
+            for (lambda, sum) in self.lambda.iter_mut().zip(excess) {
+                *lambda = (*lambda + self.eta * sum / count).max(0.0);
+            }
+        }
+    }
+
+    /// Walks the multipliers under a name.
+    pub fn walk_as(&mut self, name: &str, walk: &mut Walk) -> Result<(), StateError> {
+        let same = |a: &Vec<f64>, b: &Vec<f64>| a.len() == b.len();
+        walk.fitting(name, &mut self.lambda, "a multiplier for each constraint", same)
+    }
+}
+
+impl Multipliers for Ascent {
+    fn of_learner(&self) -> &[f64] {
+        &self.lambda
+    }
+
+    fn update_learner(&mut self, generation: &[Vec<f64>], constraints: &[Constraint]) {
+        self.step(generation.iter().map(Vec::as_slice), constraints);
+    }
+
+    fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        self.walk_as("lambda", walk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cmdp::Aggregate;
+
+    #[test]
+    fn each_multiplier_follows_its_own_constraint_and_never_falls_below_zero() {
+        let make = |name: &str, aggregate, threshold| Constraint {
+            name: name.into(),
+            aggregate,
+            threshold,
+        };
+        let constraints =
+            [make("torque", Aggregate::Mean, 0.4), make("velocity", Aggregate::Sum, 25.0)];
+        let mut ascent = Ascent::new(0.1, 0.5, 2);
+        let episodes = [[0.6, 20.0], [0.8, 10.0]];
+        ascent.step(episodes.iter().map(|v| &v[..]), &constraints);
+        // 0.1 + 0.5·mean(0.2, 0.4) and max(0, 0.1 + 0.5·mean(-5, -15)).
+        assert!((ascent.lambda[0] - 0.25).abs() < 1e-12);
+        assert_eq!(ascent.lambda[1], 0.0);
+        ascent.step([], &constraints);
+        assert!((ascent.lambda[0] - 0.25).abs() < 1e-12);
+    }
+}

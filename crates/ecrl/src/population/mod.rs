@@ -1,0 +1,57 @@
+//! How actors are ranked and varied.
+
+pub mod census;
+pub mod ranking;
+pub mod variation;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ConfigError, range};
+use ranking::Ranking;
+
+/// The population and how it evolves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EvolutionConfig {
+    /// Actors μ in the population. Authors' code: 10.
+    pub population: usize,
+    /// Actors that pass on unchanged; more keeps more and explores less. Authors' code: 2.
+    pub elites: usize,
+    /// Entrants of a tournament; more favours the best. Authors' code: 3.
+    pub tournament: usize,
+    /// How the population is ordered.
+    #[serde(flatten)]
+    pub ranking: Ranking,
+    /// The probability p_m that an actor mutates. Paper: 0.9.
+    pub mutation: f64,
+    /// Generations ω between two copies of the learner into the population. Paper: 1.
+    pub sync_period: u64,
+}
+
+impl EvolutionConfig {
+    /// The paper's values, with a ranking.
+    pub fn new(ranking: Ranking) -> Self {
+        Self { population: 10, elites: 2, tournament: 3, ranking, mutation: 0.9, sync_period: 1 }
+    }
+
+    /// Checks every value against its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let Self { population, elites, tournament, ranking, mutation, sync_period } = self;
+        let most = 10_000;
+        range::check(
+            (2..=most).contains(population),
+            "evolution.population",
+            population,
+            "2 to 10000",
+        )?;
+        range::check(
+            (1..*population).contains(elites),
+            "evolution.elites",
+            elites,
+            "at least 1 and fewer than evolution.population",
+        )?;
+        range::many("evolution.tournament", *tournament)?;
+        ranking.validate()?;
+        range::share("evolution.mutation", *mutation)?;
+        range::check(*sync_period > 0, "evolution.sync_period", sync_period, "at least 1")
+    }
+}

@@ -1,0 +1,197 @@
+//! Who is better: by reward alone, or by stochastic ranking of reward and violation together.
+//!
+//! Stochastic ranking (Algorithm 2 of the paper; Runarsson & Yao, IEEE Trans. Evol. Comput. 4(3),
+//! 2000) bubbles individuals up a list: two neighbours are compared by reward if both keep every
+//! constraint, or else with probability P_f; otherwise by violation.
+
+use cmdp::Rng;
+use rand::RngExt as _;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ConfigError, range};
+
+/// How a population is ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ranking", rename_all = "kebab-case")]
+pub enum Ranking {
+    /// Highest reward first.
+    Reward,
+    /// Stochastic ranking.
+    Stochastic {
+        /// The tolerance P_f: how often reward decides although a constraint is broken.
+        /// Runarsson & Yao: 0.45.
+        #[serde(default = "pf")]
+        pf: f64,
+    },
+}
+
+fn pf() -> f64 {
+    0.45
+}
+
+impl Ranking {
+    /// Stochastic ranking with the usual tolerance.
+    pub fn stochastic() -> Self {
+        Self::Stochastic { pf: pf() }
+    }
+
+    /// Checks every value against its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        match *self {
+            Self::Reward => Ok(()),
+            Self::Stochastic { pf } => range::share("evolution.pf", pf),
+        }
+    }
+
+    /// The indices of the individuals, best first.
+    pub fn order(self, rewards: &[f64], violations: &[f64], rng: &mut Rng) -> Vec<usize> {
+        match self {
+            Self::Reward => reward_ranking(rewards),
+            Self::Stochastic { pf } => stochastic_ranking(rewards, violations, pf, rng),
+        }
+    }
+}
+
+/// Indices by falling reward; of equals, the first comes first.
+pub fn reward_ranking(rewards: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rewards.len()).collect();
+    order.sort_by(|&a, &b| rewards[b].total_cmp(&rewards[a]));
+    order
+}
+
+/// Indices by stochastic ranking, best first, with tolerance `pf` for violations.
+pub fn stochastic_ranking(
+    rewards: &[f64],
+    violations: &[f64],
+    pf: f64,
+    rng: &mut Rng,
+) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rewards.len()).collect();
+    for _ in 0..order.len() {
+        let mut swapped = false;
+        for j in 1..order.len() {
+            // Always the two who stand here now.
+            let (a, b) = (order[j - 1], order[j]);
+            let u: f64 = rng.random();
+            let both_feasible = violations[a] == 0.0 && violations[b] == 0.0;
+            let out_of_order = match both_feasible || u < pf {
+                true => rewards[a] < rewards[b],
+                false => violations[a] > violations[b],
+            };
+            if out_of_order {
+                order.swap(j - 1, j);
+                swapped = true;
+            }
+        }
+        if !swapped {
+            break;
+        }
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(rewards: &[f64], violations: &[f64], pf: f64, seed: u64) -> Vec<usize> {
+        stochastic_ranking(rewards, violations, pf, &mut cmdp::rng([seed, 0, 0, 0]))
+    }
+
+    #[test]
+    fn reward_ranking_is_stable() {
+        assert_eq!(reward_ranking(&[1.0, 3.0, 2.0, 3.0]), [1, 3, 2, 0]);
+    }
+
+    #[test]
+    fn without_tolerance_violation_decides_and_ties_stay_in_place() {
+        let (rewards, violations) = ([1.0, 9.0, 5.0, 7.0], [0.2, 0.1, 0.2, 0.3]);
+        for seed in 0..20 {
+            assert_eq!(rank(&rewards, &violations, 0.0, seed), [1, 0, 2, 3]);
+        }
+        // Among the feasible, reward decides even so.
+        assert_eq!(rank(&[1.0, 9.0, 5.0], &[0.0, 0.1, 0.0], 0.0, 1), [2, 0, 1]);
+    }
+
+    #[test]
+    fn with_full_tolerance_or_all_feasible_reward_decides() {
+        let rewards = [1.0, 9.0, 5.0, 7.0];
+        for seed in 0..20 {
+            assert_eq!(rank(&rewards, &[0.2, 0.9, 0.0, 0.3], 1.0, seed), [1, 3, 2, 0]);
+            for pf in [0.0, 0.45, 1.0] {
+                assert_eq!(rank(&rewards, &[0.0; 4], pf, seed), [1, 3, 2, 0]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_result_is_always_a_permutation() {
+        let mut rng = cmdp::rng([7; 4]);
+        for n in 0..20 {
+            let mut numbers = || (0..n).map(|_| rng.random_range(0.0..1.0)).collect::<Vec<f64>>();
+            let (rewards, violations) = (numbers(), numbers());
+            let mut order = rank(&rewards, &violations, 0.45, n as u64);
+            order.sort();
+            assert_eq!(order, (0..n).collect::<Vec<_>>());
+        }
+    }
+
+    /// The probability of every order of three, by following every outcome of every comparison.
+    fn exact(
+        rewards: &[f64; 3],
+        violations: &[f64; 3],
+        pf: f64,
+    ) -> std::collections::HashMap<[usize; 3], f64> {
+        // State: order, sweep, position, whether this sweep has swapped.
+        let mut states = vec![([0, 1, 2], 0, 0, false, 1.0)];
+        let mut done = std::collections::HashMap::new();
+        while let Some((order, sweep, j, swapped, p)) = states.pop() {
+            if p == 0.0 {
+                continue;
+            }
+            if j == 2 {
+                if sweep == 2 || !swapped {
+                    *done.entry(order).or_insert(0.0) += p;
+                } else {
+                    states.push((order, sweep + 1, 0, false, p));
+                }
+                continue;
+            }
+            let (a, b) = (order[j], order[j + 1]);
+            let mut exchanged = order;
+            exchanged.swap(j, j + 1);
+            let free = violations[a] == 0.0 && violations[b] == 0.0;
+            let by_reward = if free { 1.0 } else { pf };
+            for (probability, swap) in [
+                (by_reward, rewards[a] < rewards[b]),
+                (1.0 - by_reward, violations[a] > violations[b]),
+            ] {
+                let next = if swap { exchanged } else { order };
+                states.push((next, sweep, j + 1, swapped || swap, p * probability));
+            }
+        }
+        done
+    }
+
+    #[test]
+    fn frequencies_are_those_of_the_exact_computation() {
+        let (rewards, violations, pf) = ([1.0, 3.0, 2.0], [0.0, 0.5, 0.1], 0.45);
+        let expected = exact(&rewards, &violations, pf);
+        assert!((expected.values().sum::<f64>() - 1.0).abs() < 1e-12 && expected.len() > 2);
+        let mut rng = cmdp::rng([3; 4]);
+        let mut counts = std::collections::HashMap::new();
+        const DRAWS: usize = 100_000;
+        for _ in 0..DRAWS {
+            let order = stochastic_ranking(&rewards, &violations, pf, &mut rng);
+            *counts.entry([order[0], order[1], order[2]]).or_insert(0usize) += 1;
+        }
+        for order in counts.keys() {
+            assert!(expected.contains_key(order), "{order:?} is impossible");
+        }
+        for (order, p) in expected {
+            let found = *counts.get(&order).unwrap_or(&0) as f64 / DRAWS as f64;
+            let deviation = (p * (1.0 - p) / DRAWS as f64).sqrt();
+            assert!((found - p).abs() <= 4.0 * deviation, "{order:?}: {found} of {p}");
+        }
+    }
+}

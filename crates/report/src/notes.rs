@@ -1,0 +1,88 @@
+//! What a reader should know before believing a report.
+
+use crate::curves::{self, Aggregate};
+use crate::runs::{Run, RunState};
+
+/// What a reader should know: nothing is left out in silence.
+pub fn notes(
+    runs: &[Run],
+    groups: &curves::Groups,
+    labels: &[String],
+    aggregates: &[Aggregate],
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    for run in runs {
+        let (name, taken, all) = (run.path.display(), run.steps(), run.config.steps);
+        let far = format!("{taken} of {all} steps");
+        let left_out = "in the curves as far as it goes, not in the table";
+        match &run.state {
+            RunState::Finished => {}
+            RunState::Going => notes.push(format!("{name} is still going, at {far}: {left_out}.")),
+            RunState::Unfinished => notes.push(format!("{name} stopped at {far}: {left_out}.")),
+            RunState::Failed(reason) => {
+                notes.push(format!("{name} failed at {far} ({reason}): {left_out}."));
+            }
+        }
+    }
+    for (panel, labels) in groups {
+        let seeds_of = |runs: &Vec<&Run>| -> Vec<u64> {
+            let mut seeds: Vec<u64> = runs.iter().map(|run| run.config.seed).collect();
+            seeds.sort_unstable();
+            seeds
+        };
+        let mut all: Vec<u64> = labels.values().flat_map(seeds_of).collect();
+        all.sort_unstable();
+        all.dedup();
+        for (label, runs) in labels {
+            let seeds = seeds_of(runs);
+            let missing: Vec<String> =
+                all.iter().filter(|s| !seeds.contains(s)).map(u64::to_string).collect();
+            if !missing.is_empty() {
+                let list = missing.join(", ");
+                notes
+                    .push(format!("{panel}, {label}: no run with seed {list}, which others have."));
+            }
+            let twice = seeds.windows(2).any(|pair| pair[0] == pair[1]);
+            if twice {
+                notes
+                    .push(format!("{panel}, {label}: several runs with the same seed; all count."));
+            }
+            let mut lengths: Vec<u64> = runs.iter().map(|run| run.config.steps).collect();
+            lengths.sort_unstable();
+            lengths.dedup();
+            if lengths.len() > 1 {
+                notes.push(format!(
+                    "{panel}, {label}: runs of unequal length, {lengths:?} steps; thin lines show \
+                     where some have ended, and the table takes each at its own end."
+                ));
+            }
+        }
+    }
+    let mut panels: Vec<&Run> = runs.iter().collect();
+    panels.sort_by_key(|run| &run.panel);
+    panels.dedup_by_key(|run| &run.panel);
+    for pair in panels.windows(2) {
+        if pair[0].config.task == pair[1].config.task {
+            notes.push(format!(
+                "{}: runs with different constraints; each set has its own panels.",
+                pair[0].config.task
+            ));
+        }
+    }
+    let without: Vec<&str> = labels
+        .iter()
+        .map(String::as_str)
+        .filter(|label| aggregates.iter().all(|a| a.algorithm != *label))
+        .collect();
+    if !without.is_empty() {
+        notes.push(format!(
+            "Not in the aggregates, for want of a finished run on every task: {}.",
+            without.join(", ")
+        ));
+    }
+    if groups.values().flat_map(|labels| labels.values()).any(|runs| runs.len() < 5) {
+        notes.push("Fewer than five seeds: read the intervals as hints, not as proof.".into());
+    }
+    notes.dedup();
+    notes
+}

@@ -1,0 +1,350 @@
+//! Drives a run: trains to the end or until it is asked to stop, and keeps the run directory.
+//!
+//! ```no_run
+//! # use cmdp::{Env, PointMass};
+//! use ecrl::config::Config;
+//! use runs::driver::{Options, Run};
+//!
+//! let config = Config { steps: 20_000, ..Config::new("ecrl")? };
+//! let make = |_: &Config| PointMass::new(vec![]).map(|env| Box::new(env) as Box<dyn Env>);
+//! let mut run = Run::create_or_resume(config, "runs/mine".as_ref(), &Options::default(), make)?;
+//! run.train(&mut ())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::io;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use cmdp::Env;
+use ecrl::config::Config;
+use ecrl::metrics::{GENERATION, NEW_BEST, Record};
+use ecrl::trainer::{TrainError, Trainer};
+
+use crate::checkpoint::{CheckpointError, Checkpoints};
+use crate::directory::{BEST, POLICY, RunDir, RunError};
+use crate::lock::Lock;
+use crate::policy::Policy;
+use crate::provenance::Provenance;
+use crate::read;
+
+/// How a run is driven; its result does not depend on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Threads.
+    pub threads: usize,
+    /// How often the whole state is stored.
+    pub checkpoint_every: Every,
+    /// Whether a run that is there already is replaced.
+    pub force: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let checkpoint_every = Every::Time(Duration::from_secs(300));
+        Self { threads, checkpoint_every, force: false }
+    }
+}
+
+/// How often the whole state is stored.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Every {
+    /// After so much time.
+    Time(Duration),
+    /// After so many generations.
+    Generations(u64),
+}
+
+/// As in 5min, 30s, 1h or 10gen.
+impl FromStr for Every {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |suffix: &str| {
+            let number = text.strip_suffix(suffix)?.trim().parse::<f64>().ok()?;
+            (number > 0.0 && number < 1e9).then_some(number)
+        };
+        let seconds = |x: f64| Self::Time(Duration::from_secs_f64(x));
+        let generations = |x: f64| (x.fract() == 0.0).then_some(Self::Generations(x as u64));
+        number("gen")
+            .and_then(generations)
+            .or_else(|| number("min").map(|x| seconds(60.0 * x)))
+            .or_else(|| number("h").map(|x| seconds(3600.0 * x)))
+            .or_else(|| number("s").map(seconds))
+            .ok_or_else(|| {
+                format!(
+                    "'{text}'; expected a time or a number of generations, as in 5min, 30s or 10gen"
+                )
+            })
+    }
+}
+
+/// Who watches a run.
+pub trait Observer: Send {
+    /// After every update, with the steps taken and learnt from. Called on a thread of the pool.
+    fn progress(&mut self, steps: u64) {
+        let _ = steps;
+    }
+
+    /// After every generation.
+    fn generation(&mut self, record: &Record, trainer: &Trainer) {
+        let (_, _) = (record, trainer);
+    }
+
+    /// Something is amiss, and training goes on.
+    fn warning(&mut self, text: &str) {
+        eprintln!("warning: {text}");
+    }
+
+    /// Whether the run should store what it has and end.
+    fn should_stop(&self) -> bool {
+        false
+    }
+}
+
+/// Nobody watches.
+impl Observer for () {}
+
+/// A run that cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The run directory.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Training.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// A checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The lengths of the logs.
+    #[error("cannot write the logs: {0}")]
+    Logs(#[from] io::Error),
+}
+
+/// A run and its directory.
+#[derive(Debug)]
+pub struct Run {
+    trainer: Trainer,
+    directory: RunDir,
+    checkpoints: Checkpoints,
+    every: Every,
+    /// When the last checkpoint was made.
+    last: Instant,
+    resumed: Option<u64>,
+    warnings: Vec<String>,
+}
+
+impl Run {
+    /// A new run in a folder, in environments that `make` makes for its configuration.
+    pub fn create<E>(
+        config: Config,
+        path: &Path,
+        options: &Options,
+        make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
+    ) -> Result<Self, DriveError>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let trainer = trainer(config, options, make)?;
+        let constraints = &trainer.spec().constraints;
+        let directory = RunDir::create(path, trainer.config(), constraints, options.force)?;
+        directory.note_provenance(&Provenance::here(options.threads))?;
+        Ok(Self {
+            trainer,
+            directory,
+            checkpoints: Checkpoints::new(path),
+            every: options.checkpoint_every,
+            last: Instant::now(),
+            resumed: None,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Goes on with the run in a folder from its last checkpoint, to more steps if asked for.
+    pub fn resume<E>(
+        path: &Path,
+        steps: Option<u64>,
+        options: &Options,
+        make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
+    ) -> Result<Self, DriveError>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut config = read::config(path)?;
+        let lock = Lock::take(path)?;
+        let before = config.steps;
+        config.steps = steps.unwrap_or(before);
+        let longer = before != config.steps && config.length_matters();
+        let mut trainer = trainer(config, options, make)?;
+        let mut checkpoints = Checkpoints::new(path);
+        let restored = checkpoints.read(&mut trainer)?;
+        let resumed = restored.is_some().then_some(trainer.env_steps());
+        let restored = restored.unwrap_or_default();
+        let mut warnings = Vec::new();
+        if longer && resumed.is_some() {
+            warnings.push(format!(
+                "the learning rate falls with the length of the run: this is not the same as a run \
+                 of {} steps from the start",
+                trainer.config().steps
+            ));
+        }
+        let constraints = &trainer.spec().constraints;
+        let directory = RunDir::resume(path, constraints, &restored.logs, lock)?;
+        directory.save_config(trainer.config())?;
+        directory.note_provenance(&Provenance::here(options.threads))?;
+        if let Some(best) = Policy::of_best(&trainer) {
+            directory.save_policy(BEST, &best)?;
+        }
+        let passed = restored.passed_over.iter();
+        warnings.extend(passed.map(|why| format!("{why}: going on from the checkpoint before it")));
+        warnings.extend(restored.notes);
+        let (every, last) = (options.checkpoint_every, Instant::now());
+        Ok(Self { trainer, directory, checkpoints, every, last, resumed, warnings })
+    }
+
+    /// Goes on with the run in a folder, or begins it where there is none.
+    pub fn create_or_resume<E>(
+        config: Config,
+        path: &Path,
+        options: &Options,
+        make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
+    ) -> Result<Self, DriveError>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match read::config(path) {
+            Ok(_) if !options.force => Self::resume(path, Some(config.steps), options, make),
+            _ => Self::create(config, path, options, make),
+        }
+    }
+
+    /// The training run itself.
+    pub fn trainer(&self) -> &Trainer {
+        &self.trainer
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The steps it was resumed at; none for a run from the beginning.
+    pub fn resumed_at(&self) -> Option<u64> {
+        self.resumed
+    }
+
+    /// Bytes that the last checkpoint takes.
+    pub fn checkpoint_bytes(&self) -> u64 {
+        self.checkpoints.bytes()
+    }
+
+    /// Trains to the end, or until the observer asks to stop: then the whole state is stored. The
+    /// learner's policy is kept whatever happens.
+    pub fn train(&mut self, observer: &mut dyn Observer) -> Result<(), DriveError> {
+        for warning in std::mem::take(&mut self.warnings) {
+            observer.warning(&warning);
+        }
+        let mut trained = Ok(());
+        while trained.is_ok() && !self.trainer.is_done() && !observer.should_stop() {
+            trained = self.advance(observer);
+        }
+        if observer.should_stop() && trained.is_ok() {
+            trained = self.checkpoint();
+        }
+        let saved = self.directory.save_policy(POLICY, &Policy::of_learner(&self.trainer));
+        // The first failure is the one to tell.
+        trained?;
+        Ok(saved?)
+    }
+
+    /// Goes on to the end of the generation, or until a checkpoint is due or the observer asks to
+    /// stop.
+    fn advance(&mut self, observer: &mut dyn Observer) -> Result<(), DriveError> {
+        let deadline = match self.every {
+            Every::Time(time) => Some(self.last + time),
+            Every::Generations(_) => None,
+        };
+        let due = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let learnt = self.trainer.play_and_learn(&mut |steps| {
+            observer.progress(steps);
+            !observer.should_stop() && !due()
+        })?;
+        // The last checkpoint of a run comes before it is known to be the last: see `conclude`.
+        if (due() && !observer.should_stop()) || (learnt && self.trainer.is_last()) {
+            self.checkpoint_or_warn(observer)?;
+        }
+        if !learnt {
+            return Ok(());
+        }
+        let Some(record) = self.trainer.conclude() else { return Ok(()) };
+        self.directory.record(&record, self.trainer.census())?;
+        if record.get(&NEW_BEST) == Some(true)
+            && let Some(best) = Policy::of_best(&self.trainer)
+        {
+            self.directory.save_policy(BEST, &best)?;
+        }
+        observer.generation(&record, &self.trainer);
+        let generation = record.get(&GENERATION).unwrap_or(0);
+        if matches!(self.every, Every::Generations(n) if generation.is_multiple_of(n))
+            && !self.trainer.is_done()
+        {
+            self.checkpoint_or_warn(observer)?;
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), DriveError> {
+        self.last = Instant::now();
+        let logs = self.directory.logs()?;
+        Ok(self.checkpoints.write(&mut self.trainer, logs)?)
+    }
+
+    /// A checkpoint that cannot be written leaves the one before it: training goes on. One whose state
+    /// could not be loaded again ends it.
+    fn checkpoint_or_warn(&mut self, observer: &mut dyn Observer) -> Result<(), DriveError> {
+        match self.checkpoint() {
+            Err(DriveError::Checkpoint(CheckpointError::State(error))) => Err(error.into()),
+            Err(error) => {
+                observer.warning(&format!("checkpoint not written: {error}"));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+fn trainer<E>(
+    config: Config,
+    options: &Options,
+    mut make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
+) -> Result<Trainer, TrainError>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let asked = config.clone();
+    Trainer::new(config, options.threads, || make(&asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let seconds = |x: f64| Ok(Every::Time(Duration::from_secs_f64(x)));
+        for (text, expected) in [
+            ("5min", seconds(300.0)),
+            ("30s", seconds(30.0)),
+            ("0.5 h", seconds(1800.0)),
+            ("10gen", Ok(Every::Generations(10))),
+        ] {
+            assert_eq!(text.parse::<Every>(), expected);
+        }
+        for text in ["", "often", "5", "-1s", "1.5gen", "nans"] {
+            assert!(text.parse::<Every>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A policy in forms that other programs load: ONNX, and JSON for those that load nothing.
+//!
+//! What is exported is the mean action: from `observation`, as it comes from the task, to `action`,
+//! in [-1, 1]. Whatever the policy does to observations is part of its weights.
+
+use nets::Activation;
+use serde_json::json;
+
+use crate::policy::Policy;
+use crate::protobuf::Message;
+
+/// The layers of the mean action: weights (outputs × inputs), biases, and what follows.
+struct Layer<'a> {
+    inputs: usize,
+    outputs: usize,
+    weights: &'a [f32],
+    biases: &'a [f32],
+    then: Activation,
+}
+
+fn layers(policy: &Policy) -> Vec<Layer<'_>> {
+    let net = &policy.actor;
+    let sizes = net.sizes();
+    (0..net.layers())
+        .map(|layer| {
+            // The head is [μ, log σ]; without noise, only μ matters, and tanh μ is the action.
+            let last = layer + 1 == net.layers();
+            let inputs = sizes[layer];
+            let outputs = if last { sizes[layer + 1] / 2 } else { sizes[layer + 1] };
+            Layer {
+                inputs,
+                outputs,
+                weights: &net.params()[net.weight_range(layer)][..outputs * inputs],
+                biases: &net.params()[net.bias_range(layer)][..outputs],
+                then: if last { Activation::Tanh } else { net.activation() },
+            }
+        })
+        .collect()
+}
+
+/// What a user of the policy should know of it, by name.
+fn metadata(policy: &Policy) -> Vec<(&'static str, String)> {
+    let about = &policy.about;
+    let mut all = vec![
+        ("program", about.program.clone()),
+        ("exported_by_commit", env!("ECRL_COMMIT").to_owned()),
+        ("task", about.task.clone()),
+        ("algorithm", about.algorithm.clone()),
+        ("seed", about.seed.to_string()),
+        ("env_steps", about.env_steps.to_string()),
+        ("constraints", about.constraints.join(", ")),
+    ];
+    if let Some(reward) = about.reward {
+        all.push(("reward", reward.to_string()));
+    }
+    if let Some(cost) = &about.cost {
+        let values: Vec<String> = cost.iter().map(f64::to_string).collect();
+        all.push(("J_C", values.join(", ")));
+    }
+    all
+}
+
+/// The policy as JSON: layer by layer, `y = f(W x + b)`.
+pub fn json(policy: &Policy) -> String {
+    let layers: Vec<_> = layers(policy)
+        .iter()
+        .map(|layer| {
+            json!({
+                "weight": layer.weights.chunks_exact(layer.inputs).collect::<Vec<_>>(),
+                "bias": layer.biases,
+                "activation": layer.then,
+            })
+        })
+        .collect();
+    let about: serde_json::Map<_, _> =
+        metadata(policy).into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    let text = json!({
+        "about": about,
+        "how": "x = observation; for each layer: x = activation(weight x + bias); action = x",
+        "layers": layers,
+    });
+    text.to_string()
+}
+
+/// The policy as an ONNX model: `observation` (batch × n) to `action` (batch × m).
+pub fn onnx(policy: &Policy) -> Vec<u8> {
+    let layers = layers(policy);
+    let mut graph = Message::default();
+    let mut input = "observation".to_owned();
+    for (i, layer) in layers.iter().enumerate() {
+        let (weight, bias, sum) =
+            (format!("layer{i}.weight"), format!("layer{i}.bias"), format!("layer{i}.sum"));
+        let last = i + 1 == layers.len();
+        let output = if last { "action".to_owned() } else { format!("layer{i}.output") };
+        graph.message(1, node("Gemm", &[&input, &weight, &bias], &sum, &[("transB", 1)]));
+        let operator = match layer.then {
+            Activation::Relu => "Relu",
+            Activation::Tanh => "Tanh",
+        };
+        graph.message(1, node(operator, &[&sum], &output, &[]));
+        input = output;
+    }
+    graph.text(2, "policy");
+    for (i, layer) in layers.iter().enumerate() {
+        let shape = [layer.outputs, layer.inputs];
+        graph.message(5, tensor(&format!("layer{i}.weight"), &shape, layer.weights));
+        graph.message(5, tensor(&format!("layer{i}.bias"), &shape[..1], layer.biases));
+    }
+    let (inputs, outputs) = (layers[0].inputs, layers[layers.len() - 1].outputs);
+    graph.message(11, value("observation", inputs));
+    graph.message(12, value("action", outputs));
+
+    let mut model = Message::default();
+    model.number(1, 8); // the version of the format
+    model.text(2, "ecrl");
+    model.text(3, env!("CARGO_PKG_VERSION"));
+    model.message(7, graph);
+    let mut operators = Message::default();
+    operators.number(2, 13);
+    model.message(8, operators);
+    for (key, value) in metadata(policy) {
+        let mut entry = Message::default();
+        entry.text(1, key);
+        entry.text(2, &value);
+        model.message(14, entry);
+    }
+    model.0
+}
+
+fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, u64)]) -> Message {
+    let mut node = Message::default();
+    inputs.iter().for_each(|input| node.text(1, input));
+    node.text(2, output);
+    node.text(3, output);
+    node.text(4, operator);
+    for (name, value) in attributes {
+        let mut attribute = Message::default();
+        attribute.text(1, name);
+        attribute.number(3, *value);
+        attribute.number(20, 2); // an integer
+        node.message(5, attribute);
+    }
+    node
+}
+
+fn tensor(name: &str, shape: &[usize], numbers: &[f32]) -> Message {
+    let mut tensor = Message::default();
+    shape.iter().for_each(|&size| tensor.number(1, size as u64));
+    tensor.number(2, 1); // f32
+    tensor.text(8, name);
+    let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+    tensor.bytes(9, &bytes);
+    tensor
+}
+
+/// A matrix with any number of rows.
+fn value(name: &str, columns: usize) -> Message {
+    let mut shape = Message::default();
+    let mut rows = Message::default();
+    rows.text(2, "batch");
+    shape.message(1, rows);
+    let mut width = Message::default();
+    width.number(1, columns as u64);
+    shape.message(1, width);
+    let mut matrix = Message::default();
+    matrix.number(1, 1); // of f32
+    matrix.message(2, shape);
+    let mut kind = Message::default();
+    kind.message(1, matrix);
+    let mut value = Message::default();
+    value.text(1, name);
+    value.message(2, kind);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::About;
+    use nets::{Mlp, gaussian};
+    use serde_json::Value;
+
+    fn policy(activation: Activation) -> Policy {
+        let actor = Mlp::new(&[3, 5, 4], activation, &mut cmdp::rng([1; 4]));
+        let about = About::new("hopper", "ecrl", 0, &["mean(torque)<=0.4".into()]);
+        Policy { actor, about }
+    }
+
+    #[test]
+    fn json_is_the_policy() {
+        for activation in [Activation::Relu, Activation::Tanh] {
+            let policy = policy(activation);
+            let value: Value = serde_json::from_str(&json(&policy)).unwrap();
+            let obs = [0.3f32, -1.0, 0.7];
+            let mut x: Vec<f64> = obs.iter().map(|&x| x.into()).collect();
+            for layer in value["layers"].as_array().unwrap() {
+                let row = |(row, bias): (&Value, &Value)| {
+                    let products = row.as_array().unwrap().iter().zip(&x);
+                    let sum: f64 = products.map(|(w, x)| w.as_f64().unwrap() * x).sum();
+                    let y = sum + bias.as_f64().unwrap();
+                    if layer["activation"] == "relu" { y.max(0.0) } else { y.tanh() }
+                };
+                let rows = layer["weight"].as_array().unwrap();
+                x = rows.iter().zip(layer["bias"].as_array().unwrap()).map(row).collect();
+            }
+            let (mut action, mut scratch) = ([0.0; 2], Vec::new());
+            gaussian::act(policy.actor.forward_one(&obs, &mut scratch), None, &mut action);
+            assert_eq!(x.len(), 2);
+            assert!(x.iter().zip(action).all(|(a, b)| (a - f64::from(b)).abs() < 1e-6));
+            assert_eq!(value["about"]["task"], "hopper");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! A run that lives on disk: whoever drives training - the command, a program of one's own, a cluster's
+//! job - calls this.
+//!
+//! - [`driver`]: trains to the end, or until it is asked to stop: logs, checkpoints, the best policy.
+//! - [`directory`]: the run directory, written; [`read`]: the same, read.
+//! - [`checkpoint`]: the whole state of a run, for going on with it.
+//! - [`policy`], [`export`]: what a run leaves behind, and how others load it.
+//! - [`grid`], [`experiment`]: many runs.
+
+pub mod checkpoint;
+pub mod directory;
+pub mod driver;
+pub mod experiment;
+pub mod export;
+mod files;
+pub mod grid;
+pub mod lock;
+pub mod policy;
+mod protobuf;
+pub mod provenance;
+pub mod read;
+mod tensorboard;

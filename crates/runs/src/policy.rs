@@ -1,0 +1,218 @@
+//! A trained policy on disk: the actor's tensors and where they come from.
+
+use std::path::{Path, PathBuf};
+
+use cmdp::EnvSpec;
+use ecrl::config::Config;
+use ecrl::trainer::{Best, Trainer};
+use nets::store::{Store, StoreError};
+use nets::{Activation, Mlp, gaussian};
+use serde::{Deserialize, Serialize};
+
+/// The version of the format; raised when an older program would misread a newer file.
+const FORMAT: u32 = 2;
+
+/// Where a policy comes from and how it did when it was tested.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    /// The version of the file's format.
+    pub format: u32,
+    /// The program that wrote it.
+    pub program: String,
+    /// The task it was trained on.
+    pub task: String,
+    /// The algorithm that trained it.
+    pub algorithm: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The constraints in force.
+    pub constraints: Vec<String>,
+    /// Environment steps taken when it was stored.
+    pub env_steps: u64,
+    /// Units of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// What follows each of them.
+    #[serde(default)]
+    pub activation: Activation,
+    /// The mean return of its last test, if it was tested.
+    pub reward: Option<f64>,
+    /// The mean J_C of every constraint in that test.
+    pub cost: Option<Vec<f64>>,
+}
+
+impl About {
+    /// For a policy of this program and format.
+    pub fn new(task: &str, algorithm: &str, seed: u64, constraints: &[String]) -> Self {
+        Self {
+            format: FORMAT,
+            program: concat!("ecrl ", env!("CARGO_PKG_VERSION")).into(),
+            task: task.into(),
+            algorithm: algorithm.into(),
+            seed,
+            constraints: constraints.to_vec(),
+            env_steps: 0,
+            hidden: vec![],
+            activation: Activation::default(),
+            reward: None,
+            cost: None,
+        }
+    }
+
+    /// For a policy of a run; the environments say what the task and its constraints are.
+    fn of(trainer: &Trainer) -> Self {
+        let Config { task, algorithm, seed, constraints, .. } = trainer.config();
+        Self::new(task, algorithm, *seed, constraints)
+    }
+}
+
+/// A policy and its origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// From an observation to `[μ, log σ]`.
+    pub actor: Mlp,
+    /// Where it comes from.
+    pub about: About,
+}
+
+/// A policy that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// The file cannot be read.
+    #[error("{path}: cannot read it: {error}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        error: std::io::Error,
+    },
+    /// The file does not hold a policy.
+    #[error("{path}: {error}", path = path.display())]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: StoreError,
+    },
+    /// The file's description is missing or foreign.
+    #[error("{path}: not a policy of ecrl: {error}", path = path.display())]
+    About {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+    /// The file is newer than this program.
+    #[error("{path}: policy format {found} by {program}; expected 1 to {FORMAT}", path = path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The program that wrote it.
+        program: String,
+    },
+    /// The policy is another task's.
+    #[error("{path}: a policy of {found}; expected one of {expected}", path = path.display())]
+    Task {
+        /// The file.
+        path: PathBuf,
+        /// Its task.
+        found: String,
+        /// The task expected.
+        expected: String,
+    },
+}
+
+impl Policy {
+    /// The learner's policy as it is now.
+    pub fn of_learner(trainer: &Trainer) -> Self {
+        let about = About { env_steps: trainer.env_steps(), ..About::of(trainer) };
+        Self { actor: trainer.actor(), about }
+    }
+
+    /// The best policy so far.
+    pub fn of_best(trainer: &Trainer) -> Option<Self> {
+        let Best { actor, result } = trainer.best()?;
+        let about = About {
+            env_steps: result.env_steps,
+            reward: Some(result.reward),
+            cost: Some(result.cost.clone()),
+            ..About::of(trainer)
+        };
+        Some(Self { actor: actor.clone(), about })
+    }
+
+    /// The file's content.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let sizes = self.actor.sizes();
+        let about = About {
+            hidden: sizes[1..sizes.len() - 1].to_vec(),
+            activation: self.actor.activation(),
+            ..self.about.clone()
+        };
+        let mut store = Store::new(serde_json::to_string(&about).expect("plain data"));
+        store.add_mlp("actor", &self.actor);
+        store.to_bytes()
+    }
+
+    /// Reads a policy, whatever its task.
+    pub fn open(path: &Path) -> Result<Self, PolicyError> {
+        let owned = || path.to_owned();
+        let bytes =
+            std::fs::read(path).map_err(|error| PolicyError::Read { path: owned(), error })?;
+        let store = |error| PolicyError::Store { path: owned(), error };
+        let tensors = Store::from_bytes(&bytes).map_err(store)?;
+        let about: About = serde_json::from_str(&tensors.about)
+            .map_err(|error| PolicyError::About { path: owned(), error })?;
+        // Format 1 did not name the activation, which was always the default.
+        if !(1..=FORMAT).contains(&about.format) {
+            let (found, program) = (about.format, about.program);
+            return Err(PolicyError::Format { path: owned(), found, program });
+        }
+        let last = format!("actor.{}.weight", about.hidden.len());
+        let size = |name: &str, i: usize| {
+            let size = tensors.shape(name).and_then(|shape| shape.get(i).copied());
+            size.filter(|&n| n > 0).ok_or_else(|| store(StoreError::Missing(name.into())))
+        };
+        let (inputs, outputs) = (size("actor.0.weight", 1)?, size(&last, 0)?);
+        let sizes = [&[inputs], &about.hidden[..], &[outputs]].concat();
+        for (layer, pair) in sizes.windows(2).enumerate() {
+            // Before memory is taken for what the header claims.
+            tensors.get(&format!("actor.{layer}.weight"), &[pair[1], pair[0]]).map_err(store)?;
+        }
+        let actor = tensors.mlp("actor", &sizes, about.activation).map_err(store)?;
+        Ok(Self { actor, about })
+    }
+
+    /// Reads a policy for a task.
+    pub fn load(path: &Path, spec: &EnvSpec) -> Result<Self, PolicyError> {
+        let policy = Self::open(path)?;
+        if policy.about.task != spec.name {
+            let (found, expected) = (policy.about.task, spec.name.clone());
+            return Err(PolicyError::Task { path: path.to_owned(), found, expected });
+        }
+        let sizes = policy.actor.sizes();
+        let (inputs, outputs) = (sizes[0], sizes[sizes.len() - 1]);
+        if (inputs, outputs) != (spec.observation, 2 * spec.action) {
+            let error = StoreError::Shape {
+                name: "actor".into(),
+                found: vec![inputs, outputs],
+                expected: vec![spec.observation, 2 * spec.action],
+            };
+            return Err(PolicyError::Store { path: path.to_owned(), error });
+        }
+        Ok(policy)
+    }
+
+    /// The action it takes, without noise.
+    pub fn act(&self, observation: &[f32]) -> Result<Vec<f32>, StoreError> {
+        let sizes = self.actor.sizes();
+        if observation.len() != sizes[0] {
+            let (found, expected) = (vec![observation.len()], vec![sizes[0]]);
+            return Err(StoreError::Shape { name: "observation".into(), found, expected });
+        }
+        let (mut action, mut scratch) = (vec![0.0; sizes[sizes.len() - 1] / 2], Vec::new());
+        gaussian::act(self.actor.forward_one(observation, &mut scratch), None, &mut action);
+        Ok(action)
+    }
+}

@@ -1,0 +1,46 @@
+//! What a run was made with: each start and resume, the program, the machine.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// The file within a run directory.
+pub(crate) const FILE: &str = "origin.jsonl";
+
+/// What a run was made with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// What was typed.
+    pub command: String,
+    /// The program and its version.
+    pub program: String,
+    /// The processor.
+    pub cpu: String,
+    /// Threads in use.
+    pub threads: usize,
+    /// The vector instructions in use, which the last bits depend on.
+    #[serde(default)]
+    pub simd: String,
+}
+
+impl Provenance {
+    /// Of this process.
+    pub fn here(threads: usize) -> Self {
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        Self {
+            command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+            program: concat!("ecrl ", env!("CARGO_PKG_VERSION")).into(),
+            cpu: model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.into()),
+            threads,
+            simd: nets::simd::kind().name().into(),
+        }
+    }
+}
+
+/// Each start and resume of a run; none where that was not noted.
+pub fn read(run: &Path) -> Vec<Provenance> {
+    let text = fs::read_to_string(run.join(FILE)).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}

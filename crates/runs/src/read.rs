@@ -1,0 +1,68 @@
+//! What a run directory says.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+use ecrl::config::{Config, Layers};
+use ecrl::metrics::Record;
+use ecrl::population::census::Census;
+
+use crate::directory::{CONFIG, METRICS, POLICY, POPULATION, RunError};
+
+/// The configuration of a run.
+pub fn config(run: &Path) -> Result<Config, RunError> {
+    let path = run.join(CONFIG);
+    let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RunError::Missing(run.to_owned()),
+        _ => RunError::Unreadable { path: path.clone(), error },
+    })?;
+    let mut layers = Layers::default();
+    let built = layers.toml(&text).and_then(|()| layers.build());
+    built.map_err(|error| RunError::Config { path, error })
+}
+
+/// The generations that a run has recorded; a line that is not whole yet is left out.
+pub fn metrics(run: &Path) -> Result<Vec<Record>, RunError> {
+    let path = run.join(METRICS);
+    let text =
+        fs::read_to_string(&path).map_err(|error| RunError::Io { path: path.clone(), error })?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let parse = |(i, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|error| RunError::Metrics {
+            path: path.clone(),
+            line: i + 1,
+            error,
+        })
+    };
+    whole.lines().enumerate().map(parse).collect()
+}
+
+/// The populations that a run has recorded; a line that is not whole is left out.
+pub fn population(run: &Path) -> Vec<Census> {
+    let text = fs::read_to_string(run.join(POPULATION)).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Environment steps that a run has recorded, and whether it is finished.
+pub fn progress(run: &Path, steps: u64) -> (u64, bool) {
+    // The last line alone: this is asked often.
+    let last = || -> io::Result<u64> {
+        let mut file = File::open(run.join(METRICS))?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(1 << 16)))?;
+        let mut tail = Vec::new();
+        file.read_to_end(&mut tail)?;
+        let line = tail.split(|&b| b == b'\n').rev().find(|line| !line.is_empty());
+        let line: serde_json::Value = serde_json::from_slice(line.unwrap_or_default())?;
+        Ok(line["env_steps"].as_u64().unwrap_or(0))
+    };
+    let modified = |name: &str| run.join(name).metadata().and_then(|m| m.modified());
+    let taken = last().unwrap_or(0);
+    // The policy comes last; one that is older is of a pause.
+    let saved = match (modified(POLICY), modified(METRICS)) {
+        (Ok(policy), Ok(metrics)) => policy >= metrics,
+        _ => false,
+    };
+    (taken, taken >= steps && saved)
+}
