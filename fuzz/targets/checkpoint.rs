@@ -7,9 +7,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use cmdp::{Env, PointMass};
-use ecrl::checkpoint::{Checkpoints, FOLDER};
 use ecrl::config::Layers;
-use ecrl::trainer::{TrainError, Trainer};
+use ecrl::trainer::Trainer;
+use runs::checkpoint::{Checkpoints, FOLDER};
 
 /// A run with one checkpoint.
 struct Run {
@@ -23,12 +23,10 @@ impl Run {
         let path = std::env::temp_dir().join(format!("ecrl-fuzz-run-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder for temporary files");
         let mut layers = Layers::default();
-        let config = "task = 'point-mass'\nsteps = 400\n[learner]\nlearning_starts = 100\n[sac]\nhidden = [4]\nbatch = 8\n\
+        let config = "steps = 400\n[learner]\nlearning_starts = 100\n[sac]\nhidden = [4]\nbatch = 8\n\
             [replay]\ncapacity = 500\n[evolution]\npopulation = 4\nelites = 1\ntournament = 2";
         layers.toml(config).expect("a configuration");
-        let make = || -> Result<Box<dyn Env>, TrainError> {
-            Ok(Box::new(PointMass::new(Vec::new())?))
-        };
+        let make = || PointMass::new(Vec::new()).map(|env| Box::new(env) as Box<dyn Env>);
         let config = layers.build().expect("a configuration");
         let mut trainer = Trainer::new(config, 1, make).expect("a trainer");
         Checkpoints::new(&path).write(&mut trainer, Vec::new()).expect("a checkpoint");

@@ -14,5 +14,5 @@ static HOPPER: LazyLock<EnvSpec> = LazyLock::new(|| {
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let path = std::env::temp_dir().join(format!("ecrl-fuzz-policy-{}", std::process::id()));
     std::fs::write(&path, bytes).expect("a folder for temporary files");
-    let _ = ecrl::policy::Policy::load(&path, &HOPPER);
+    let _ = runs::policy::Policy::load(&path, &HOPPER);
 });

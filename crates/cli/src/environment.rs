@@ -3,6 +3,7 @@
 use cmdp::{Constraint, Env};
 use ecrl::config::Config;
 use robots::{COSTS, Robot, Task};
+use runs::grid::Tasks;
 
 use crate::failure::Failure;
 
@@ -12,6 +13,24 @@ pub fn resolve(config: &mut Config) -> Result<(), Failure> {
     let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
     config.constraints = constraints.iter().map(Constraint::to_string).collect();
     Ok(())
+}
+
+/// The constraints in force where a user names none.
+pub fn usual_constraints() -> Vec<String> {
+    Task::default_constraints().iter().map(Constraint::to_string).collect()
+}
+
+/// The tasks of a grid.
+pub struct Robots;
+
+impl Tasks for Robots {
+    fn usual_constraints(&self) -> Vec<String> {
+        usual_constraints()
+    }
+
+    fn resolve(&self, config: &mut Config) -> Result<(), String> {
+        resolve(config).map_err(|failure| failure.message)
+    }
 }
 
 /// The robot of a configuration.

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use ecrl::config::Config;
 use robots::TASKS;
 use runs::experiment::{Experiment, JobState};
 use runs::grid::{Figure, Grid, Job, Seeds, Variant};
@@ -122,8 +121,7 @@ fn run(
     if let Some(seeds) = part.seeds {
         grid.seeds = Seeds::Count(seeds);
     }
-    let resolve = |config: &mut Config| environment::resolve(config).map_err(|e| e.message);
-    let jobs = shard(grid.jobs(&resolve)?, part.shard.as_deref())?;
+    let jobs = shard(grid.jobs(&environment::Robots)?, part.shard.as_deref())?;
     let threads = threads(part.threads);
     let slots = part.jobs.map_or(threads, usize::from);
     let stop = Stop::install()?;

@@ -8,6 +8,7 @@ use ecrl::config::Config;
 use robots::{COSTS, MAX_STEPS, Replay, ReplayError, TASKS, Task};
 use serde_json::json;
 
+use crate::environment;
 use crate::failure::Failure;
 
 pub fn tasks(json: bool, output: &mut impl Write) -> Result<(), Failure> {
@@ -72,7 +73,7 @@ pub fn algorithms(name: Option<&str>, output: &mut impl Write) -> Result<(), Fai
         writeln!(output, "  {:<12}{}", preset.name, preset.help)?;
     }
     let mut config = Config::new(name)?;
-    config.task = "TASK".into();
+    (config.task, config.constraints) = ("TASK".into(), environment::usual_constraints());
     writeln!(output, "\nvalues (--set, or a file for --config)")?;
     for line in config.to_toml().lines().filter(|line| !line.starts_with("format")) {
         writeln!(output, "  {line}")?;

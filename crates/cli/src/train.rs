@@ -131,6 +131,7 @@ fn drive(
 
 fn config(args: &TrainArgs) -> Result<Config, Failure> {
     let mut layers = Layers::default();
+    layers.set("constraints", environment::usual_constraints());
     if let Some(path) = &args.config {
         let named =
             |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));

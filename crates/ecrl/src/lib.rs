@@ -2,7 +2,8 @@
 //!
 //! What an algorithm is, and the loop that trains any:
 //! - [`algorithm`]: the trait every algorithm fulfils, and what a row of the table says.
-//! - [`trainer`]: the training loop; [`context`]: what an algorithm may use in it.
+//! - [`trainer`]: the training loop; [`context`]: what an algorithm may use in it; [`best`]: what
+//!   it keeps.
 //! - [`config`]: every value a run depends on; [`metrics`]: every number it tells of itself;
 //!   [`state`]: one walk over everything that lasts.
 //! - [`evaluate`](mod@evaluate): what a policy is worth.
@@ -16,6 +17,7 @@
 
 pub mod algorithm;
 pub mod algorithms;
+pub mod best;
 pub mod collect;
 pub mod config;
 pub mod context;

@@ -10,6 +10,7 @@ use nets::store::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Collected, Setup};
+use crate::best::{Best, TestResult};
 use crate::collect::episodes::{Choice, Threads, constraint_values, mean, mean_costs};
 use crate::config::{Config, ConfigError, Layers};
 use crate::context::{Context, Stream, Times};
@@ -21,43 +22,6 @@ use crate::metrics::{
 };
 use crate::population::census::Census;
 use crate::state::{StateError, Walk};
-
-/// The best policy so far: the highest reward of those that kept every constraint, or until there
-/// is one, the smallest violation.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Best {
-    /// The policy.
-    pub actor: Mlp,
-    /// How it did.
-    pub result: TestResult,
-}
-
-/// How a policy did when it was tested.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TestResult {
-    /// Environment steps taken until then.
-    pub env_steps: u64,
-    /// Its mean return.
-    pub reward: f64,
-    /// Its mean J_C.
-    pub cost: Vec<f64>,
-    /// Its violation φ.
-    pub violation: f64,
-}
-
-impl TestResult {
-    /// Whether it kept every constraint.
-    pub fn is_feasible(&self) -> bool {
-        self.violation == 0.0
-    }
-
-    fn is_better_than(&self, other: &Self) -> bool {
-        match self.is_feasible() && other.is_feasible() {
-            true => self.reward > other.reward,
-            false => self.violation < other.violation,
-        }
-    }
-}
 
 /// Training that cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -435,12 +399,12 @@ impl Trainer {
         record.set(&LEARNER_REWARD, result.reward);
         record.set(&LEARNER_COST, result.cost.clone());
         record.set(&FEASIBLE, Constraint::all_kept(&self.context.spec.constraints, &result.cost));
-        let mut new_best = self.keep_if_best(&learner, result);
+        let mut new_best = Best::keep(&mut self.best, &learner, result);
         if let Some(champion) = self.algorithm.champion() {
             let result = self.tested(&champion, Stream::TestChampion);
             record.set(&CHAMPION_REWARD, result.reward);
             record.set(&CHAMPION_COST, result.cost.clone());
-            new_best |= self.keep_if_best(&champion, result);
+            new_best |= Best::keep(&mut self.best, &champion, result);
         }
         record.set(&NEW_BEST, new_best);
         if let Some(Best { result, .. }) = &self.best {
@@ -455,54 +419,7 @@ impl Trainer {
         let played = self.context.play_several(actor, test.episodes, stream, choice);
         let constraints = &self.context.spec.constraints;
         let cost = mean_costs(&constraint_values(&played), constraints.len());
-        TestResult {
-            env_steps: self.context.env_steps,
-            reward: mean(played.iter().map(|r| r.episode.reward())),
-            violation: Constraint::violation(constraints, &cost),
-            cost,
-        }
-    }
-
-    fn keep_if_best(&mut self, actor: &Mlp, result: TestResult) -> bool {
-        let better = self.best.as_ref().is_none_or(|best| result.is_better_than(&best.result));
-        if better {
-            self.best = Some(Best { actor: actor.clone(), result });
-        }
-        better
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cmdp::PointMass;
-
-    #[test]
-    fn the_best_policy_is_feasible_first_and_rewarding_second() {
-        let make = || -> Result<Box<dyn Env>, cmdp::ConstraintError> {
-            let constraints = Constraint::parse_all(&["force<=0.1"], &PointMass::COSTS)?;
-            Ok(Box::new(PointMass::new(constraints)?))
-        };
-        let mut trainer = Trainer::new(Config::new("sac").unwrap(), 1, make).unwrap();
-        // The environment is the truth about the task.
-        assert_eq!(trainer.config().task, "point-mass");
-        assert_eq!(trainer.config().constraints, ["mean(force)<=0.1"]);
-        let actor = trainer.actor();
-        let mut keep = |reward: f64, cost: f64| {
-            let constraints = trainer.spec().constraints.clone();
-            let (env_steps, cost) = (0, vec![cost]);
-            let violation = Constraint::violation(&constraints, &cost);
-            trainer.keep_if_best(&actor, TestResult { env_steps, reward, cost, violation })
-        };
-        assert!(keep(5.0, 0.9)); // the first, whatever it is
-        assert!(keep(1.0, 0.5)); // less violation
-        assert!(!keep(9.0, 0.6));
-        assert!(keep(-3.0, 0.1)); // feasible
-        assert!(!keep(9.0, 0.11));
-        assert!(!keep(-3.0, 0.0)); // as feasible, no better
-        assert!(keep(-2.0, 0.1));
-        let best = &trainer.best().unwrap().result;
-        assert_eq!((best.reward, best.violation), (-2.0, 0.0));
-        assert_eq!(best.cost, [0.1]);
+        let reward = mean(played.iter().map(|r| r.episode.reward()));
+        TestResult::new(self.context.env_steps, reward, cost, constraints)
     }
 }

@@ -187,6 +187,15 @@ fn every_metric_recorded_is_one_that_the_algorithm_lists() {
 }
 
 #[test]
+fn the_environment_is_the_truth_about_the_task() {
+    let mut config = short("rcpo");
+    (config.task, config.constraints) = ("hopper".into(), vec!["torque<=0.4".into()]);
+    let trainer = trainer(&config, 1, &["force<=0.1"]);
+    assert_eq!(trainer.config().task, "point-mass");
+    assert_eq!(trainer.config().constraints, ["mean(force)<=0.1"]);
+}
+
+#[test]
 fn several_constraints_each_have_a_multiplier() {
     let mut trainer = trainer(&short("rcpo"), 2, &["force<=0.1", "sum(force)<=1000"]);
     let mut lambda = Vec::new();

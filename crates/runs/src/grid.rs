@@ -140,6 +140,15 @@ pub enum GridError {
     Task(String),
 }
 
+/// What a grid must know of tasks.
+pub trait Tasks {
+    /// The constraints in force where a grid names none.
+    fn usual_constraints(&self) -> Vec<String>;
+
+    /// Writes the names of a run's task and constraints as its environments will.
+    fn resolve(&self, config: &mut Config) -> Result<(), String>;
+}
+
 impl Grid {
     /// Reads a grid from a TOML file's text.
     pub fn parse(text: &str) -> Result<Self, GridError> {
@@ -150,12 +159,8 @@ impl Grid {
         })
     }
 
-    /// All runs, the first seed's first. `resolve` writes the names of a run's task and constraints as
-    /// its environments will.
-    pub fn jobs(
-        &self,
-        resolve: &dyn Fn(&mut Config) -> Result<(), String>,
-    ) -> Result<Vec<Job>, GridError> {
+    /// All runs, the first seed's first.
+    pub fn jobs(&self, tasks: &dyn Tasks) -> Result<Vec<Job>, GridError> {
         let seeds: Vec<u64> = match &self.seeds {
             Seeds::Count(count) => (0..*count).collect(),
             Seeds::List(seeds) => seeds.clone(),
@@ -174,7 +179,7 @@ impl Grid {
         for &seed in &seeds {
             for task in &self.tasks {
                 for variant in &self.algorithms {
-                    let job = self.job(task, variant, seed, resolve, &mut applied)?;
+                    let job = self.job(task, variant, seed, tasks, &mut applied)?;
                     if jobs.iter().all(|other| other.name != job.name) {
                         jobs.push(job);
                     }
@@ -192,7 +197,7 @@ impl Grid {
         task: &str,
         variant: &Variant,
         seed: u64,
-        resolve: &dyn Fn(&mut Config) -> Result<(), String>,
+        tasks: &dyn Tasks,
         applied: &mut [bool],
     ) -> Result<Job, GridError> {
         let name =
@@ -200,6 +205,7 @@ impl Grid {
         let build = |applied: &mut [bool]| -> Result<Config, ConfigError> {
             let mut layers = Layers::default();
             layers.set("task", task);
+            layers.set("constraints", tasks.usual_constraints());
             layers.set("algorithm", variant.algorithm.as_str());
             layers.set("seed", seed as i64);
             if let Some(steps) = self.steps {
@@ -219,7 +225,7 @@ impl Grid {
         };
         let mut config =
             build(applied).map_err(|error| GridError::Config { run: name(task), error })?;
-        resolve(&mut config).map_err(GridError::Task)?;
+        tasks.resolve(&mut config).map_err(GridError::Task)?;
         let (task, name) = (&config.task, name(&config.task));
         let mut arguments: Vec<String> =
             ["train", task, "--algo", &variant.algorithm].map(str::to_owned).to_vec();
@@ -251,8 +257,20 @@ fn applies(layers: &Layers, text: &str, variant: &Variant) -> Result<bool, Confi
 mod tests {
     use super::*;
 
+    struct Any;
+
+    impl Tasks for Any {
+        fn usual_constraints(&self) -> Vec<String> {
+            vec!["mean(torque)<=0.4".into()]
+        }
+
+        fn resolve(&self, _: &mut Config) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
     fn jobs(grid: &Grid) -> Result<Vec<Job>, GridError> {
-        grid.jobs(&|_| Ok(()))
+        grid.jobs(&Any)
     }
 
     #[test]
@@ -273,6 +291,7 @@ mod tests {
         assert_eq!(job.name, "ant-erl-shaped_lambda=0.1-3");
         assert_eq!((job.config.steps, job.config.seed), (100_000, 3));
         assert_eq!(job.config.changes(), ["batch=64", "lambda=0.1"]);
+        assert_eq!(job.config.constraints, ["mean(torque)<=0.4"]);
         let expected = "train ant --algo erl-shaped --steps 100000 --seed 3 --set batch=64 \
             --set lambda=0.1";
         assert_eq!(job.arguments.join(" "), expected);

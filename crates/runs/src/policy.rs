@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use cmdp::EnvSpec;
+use ecrl::best::Best;
 use ecrl::config::Config;
-use ecrl::trainer::{Best, Trainer};
+use ecrl::trainer::Trainer;
 use nets::store::{Store, StoreError};
 use nets::{Activation, Mlp, gaussian};
 use serde::{Deserialize, Serialize};

@@ -35,7 +35,8 @@ pub struct Config {
     pub steps: u64,
     /// The seed of all randomness.
     pub seed: u64,
-    /// The constraints in force, as text. A trainer takes them from the environment.
+    /// The constraints in force, as text: what environments are made with. A trainer takes them from
+    /// the environments.
     pub constraints: Vec<String>,
     /// Tests during training.
     pub test: TestConfig,
@@ -80,7 +81,7 @@ impl Config {
             algorithm: row.name().into(),
             steps: 1_000_000,
             seed: 0,
-            constraints: vec!["torque<=0.4".into()],
+            constraints: Vec::new(),
             test: TestConfig { episodes: 5, every: 1000, sample: false },
             sections: row.defaults(),
         })
