@@ -2,7 +2,7 @@
 root := $(dir $(realpath $(lastword $(MAKEFILE_LIST))))
 cargo := cd '$(root)' && cargo
 
-.PHONY: test chaos fuzz browser onnx setup fixtures
+.PHONY: test chaos fuzz browser onnx setup fixtures docs
 
 # Everything that must hold before a change lands.
 test: setup
@@ -13,6 +13,10 @@ test: setup
 # A run killed 200 times, at random instants, against one that was not.
 chaos: setup
 	cd '$(root)' && ECRL_KILLS=200 cargo test --release --locked -p cli --test commands -- --nocapture a_run_killed
+
+# What follows from the code: docs/metrics.md, and golden digests of algorithms that have none yet.
+docs:
+	cd '$(root)' && ECRL_BLESS=new cargo test --release --locked -p ecrl --lib --test golden -- metrics golden no_result
 
 setup:
 	@command -v cargo >/dev/null || { echo "error: cargo is missing: install Rust 1.95 or newer" >&2; exit 1; }

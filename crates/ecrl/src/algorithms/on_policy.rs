@@ -54,7 +54,7 @@ pub trait Variant: Objective + Send + Sized + 'static {
 /// Values that all of the family bring.
 pub static PRESETS: &[Preset] = &[Preset {
     name: "wide",
-    help: "networks of 256-256 units, as the paper's SAC has",
+    help: "networks of 256-256 units instead of 64-64: slower, and what the paper says of all",
     toml: "[ppo]\nhidden = [256, 256]\n",
 }];
 
