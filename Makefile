@@ -8,6 +8,7 @@ cargo := cd '$(root)' && cargo
 test: setup
 	$(cargo) fmt --all --check
 	$(cargo) clippy --workspace --all-targets --release --locked -- -D warnings
+	cd '$(root)' && RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked
 	$(cargo) test --workspace --release --locked
 
 # A run killed 200 times, at random instants, against one that was not.

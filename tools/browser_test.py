@@ -132,8 +132,13 @@ def playback(page):
             opened(driver, page)
             look = f"{page.stem}-{width}"
             button, slider = driver.find_element(By.ID, "play"), driver.find_element(By.ID, "time")
-            assert button.text == "pause", "it plays at once"
             step = lambda: int(slider.get_attribute("value"))
+            Select(driver.find_element(By.ID, "speed")).select_by_visible_text("0.25")
+            if button.text == "play":
+                # A short episode is over before anybody has looked.
+                assert step() == int(slider.get_attribute("max")), "it plays at once"
+                button.click()
+            assert button.text == "pause", "it plays at once"
             WebDriverWait(driver, 20).until(lambda _: step() > 3)
             button.click()
             assert button.text == "play"

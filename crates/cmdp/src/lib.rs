@@ -33,7 +33,7 @@ mod env;
 mod episode;
 mod median;
 mod nearest;
-mod point_mass;
+pub mod point_mass;
 mod random;
 mod visual;
 

@@ -71,8 +71,8 @@ impl Frame {
         let mut svg = String::new();
         let (x0, x1) = (self.left, self.width - self.right);
         let (y0, y1) = (self.height - self.bottom, self.top);
-        for tick in ticks(self.y.0, self.y.1, 5) {
-            let (y, text) = (self.py(tick), short(tick));
+        for (tick, text) in labelled(ticks(self.y.0, self.y.1, 5)) {
+            let y = self.py(tick);
             let _ = write!(
                 svg,
                 r#"<path d="M{x0:.1} {y:.1}H{x1:.1}" stroke="currentColor" opacity=".13"/><text x="{:.1}" y="{:.1}" text-anchor="end">{text}</text>"#,
@@ -80,8 +80,8 @@ impl Frame {
                 y + 3.5
             );
         }
-        for tick in ticks(self.x.0, self.x.1, 4) {
-            let (x, text) = (self.px(tick), short(tick));
+        for (tick, text) in labelled(ticks(self.x.0, self.x.1, 4)) {
+            let x = self.px(tick);
             let _ = write!(
                 svg,
                 r#"<path d="M{x:.1} {y0:.1}v4" stroke="currentColor" opacity=".6"/><text x="{x:.1}" y="{:.1}" text-anchor="middle">{text}</text>"#,
@@ -305,6 +305,16 @@ pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     (first..).map(|i| i as f64 * step).take_while(|x| *x <= high + 1e-9 * step).collect()
 }
 
+/// Ticks with their texts: short ones, or where those are the same, with as many digits as it takes.
+fn labelled(ticks: Vec<f64>) -> Vec<(f64, String)> {
+    let texts: Vec<String> = ticks.iter().copied().map(short).collect();
+    let same = texts.windows(2).any(|pair| pair[0] == pair[1]);
+    let step = ticks.windows(2).next().map_or(1.0, |pair| pair[1] - pair[0]);
+    let digits = (-step.log10() - 1e-6).ceil().clamp(0.0, 12.0) as usize;
+    let label = |(tick, text)| (tick, if same { format!("{tick:.digits$}") } else { text });
+    ticks.into_iter().zip(texts).map(label).collect()
+}
+
 /// A number for an axis: 1.5k, 2M, 0.25.
 pub fn short(x: f64) -> String {
     let trim = |text: String| match text.contains('.') {
@@ -336,6 +346,14 @@ mod tests {
         assert_eq!(ticks(0.0, 100_000.0, 4), [0.0, 50_000.0, 100_000.0]);
         let texts: Vec<String> = [0.0, 0.4, 1500.0, 50_000.0, 2e6, -0.05].map(short).to_vec();
         assert_eq!(texts, ["0", "0.4", "1500", "50k", "2M", "-0.05"]);
+        let texts = |ticks: &[f64]| -> Vec<String> {
+            labelled(ticks.to_vec()).into_iter().map(|(_, text)| text).collect()
+        };
+        assert_eq!(texts(&[0.0, 0.5, 1.0]), ["0", "0.5", "1"]);
+        assert_eq!(
+            texts(&[0.001, 0.00100001, 0.00100002]),
+            ["0.00100000", "0.00100001", "0.00100002"]
+        );
     }
 
     #[test]
