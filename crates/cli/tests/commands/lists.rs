@@ -108,3 +108,31 @@ fn algorithms_are_listed_one_a_line() {
     let expected = "ecrl erl erl-shaped rcpo-erl sr sr-shaped bc rcpo sac ipo ppo";
     assert_eq!(names.join(" "), expected);
 }
+
+#[test]
+fn an_algorithm_shows_its_values_presets_and_metrics() {
+    let output = ecrl(&["algorithms", "sr"]);
+    for expected in ["quick", "[evolution]", "pf = 0.45", "rule = \"none\"", "population_feasible"]
+    {
+        assert!(stdout(&output).contains(expected), "{expected}: {}", stdout(&output));
+    }
+    assert!(!stdout(&output).contains("lambda = "), "a value it has no use for");
+    let unknown = "unknown algorithm 'rcp': did you mean 'rcpo'?";
+    fails(&["algorithms", "rcp"], 2, unknown);
+}
+
+#[test]
+fn completions_and_the_manual_know_every_command() {
+    let commands = ["train", "resume", "eval", "grid", "paper", "report", "bench"];
+    for shell in ["bash", "zsh", "fish"] {
+        let script = ecrl(&["completions", shell]);
+        assert!(commands.iter().all(|command| stdout(&script).contains(command)), "{shell}");
+    }
+    let manual = ecrl(&["man"]);
+    assert!(stdout(&manual).starts_with(".ie"), "{}", stdout(&manual));
+    for command in commands {
+        let section = format!("ECRL {}", command.to_uppercase());
+        assert!(stdout(&manual).contains(&section), "{section}");
+    }
+    assert!(stdout(&manual).contains("checkpoint"), "with the options of each");
+}

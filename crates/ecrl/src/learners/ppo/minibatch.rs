@@ -18,6 +18,8 @@ pub struct Terms<'a> {
     pub ratios: &'a [f32],
     /// The reward's advantage of every row.
     pub advantage: &'a [f32],
+    /// What that was divided by when it was normalised, or 1; costs' advantages are as they are.
+    pub scale: f32,
     /// Of each cost, the advantage of every row.
     pub costs: &'a [Vec<f32>],
     /// The weight of the policy's entropy.
@@ -59,6 +61,8 @@ pub struct Minibatch {
     pub log_prob: Vec<f32>,
     /// Of the reward.
     pub advantage: Vec<f32>,
+    /// What that was divided by.
+    pub scale: f32,
     /// Of each cost.
     pub costs: Vec<Vec<f32>>,
 }
@@ -68,6 +72,7 @@ impl Minibatch {
     pub fn new(batch: &Batch, rows: &[usize], actions: usize, config: &PpoConfig) -> Self {
         let pick = |numbers: &[f32]| rows.iter().map(|&row| numbers[row]).collect::<Vec<f32>>();
         let mut advantage = pick(&batch.advantages[0]);
+        let mut scale = 1.0;
         if config.normalise_advantages && rows.len() > 1 {
             let count = rows.len() as f64;
             let mean = advantage.iter().map(|&a| f64::from(a)).sum::<f64>() / count;
@@ -76,6 +81,7 @@ impl Minibatch {
             for a in &mut advantage {
                 *a = ((f64::from(*a) - mean) / deviation) as f32;
             }
+            scale = deviation as f32;
         }
         Self {
             draws: rows
@@ -85,6 +91,7 @@ impl Minibatch {
                 .collect(),
             log_prob: pick(&batch.log_prob),
             advantage,
+            scale,
             costs: batch.advantages[1..].iter().map(|numbers| pick(numbers)).collect(),
         }
     }
@@ -108,6 +115,7 @@ impl Minibatch {
         let mut terms = Terms {
             ratios: &ratios,
             advantage: &self.advantage,
+            scale: self.scale,
             costs: &self.costs,
             entropy_coef: config.entropy_coef,
             loss: 0.0,

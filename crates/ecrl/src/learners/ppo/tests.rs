@@ -209,6 +209,7 @@ pub(crate) fn by_hand(
         draws: vec![0.0; ratios.len()],
         log_prob: ratios.iter().map(|r| -(LOG_SQRT_2PI as f32) - r.ln()).collect(),
         advantage: advantage.to_vec(),
+        scale: 1.0,
         costs: vec![cost.to_vec()],
     };
     let mut d_means = vec![0.0; ratios.len()];
