@@ -117,8 +117,8 @@ fn an_algorithm_shows_its_values_presets_and_metrics() {
         assert!(stdout(&output).contains(expected), "{expected}: {}", stdout(&output));
     }
     assert!(!stdout(&output).contains("lambda = "), "a value it has no use for");
-    let unknown = "unknown algorithm 'rcp': did you mean 'rcpo'?";
-    fails(&["algorithms", "rcp"], 2, unknown);
+    let unknown = "unknown algorithm 'rpco': did you mean 'rcpo'?";
+    fails(&["algorithms", "rpco"], 2, unknown);
 }
 
 #[test]
