@@ -23,7 +23,7 @@ pub static LAMBDA_LEARNER: Metric<Vec<f64>> =
     Metric::new("lambda_learner", "lambda", "λ", "The learner's multipliers after the generation");
 
 /// The multipliers of a run.
-pub trait Multipliers: Send {
+pub trait Multipliers: Send + Sync {
     /// The learner's, λ_π.
     fn of_learner(&self) -> &[f64];
 
