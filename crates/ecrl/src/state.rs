@@ -30,6 +30,14 @@ pub enum StateError {
         /// What is wrong.
         error: String,
     },
+    /// The state is of another algorithm, or of another version of it.
+    #[error("it is a state of {found}; expected one of {expected}")]
+    Version {
+        /// The algorithm and version it is of.
+        found: String,
+        /// Those expected.
+        expected: String,
+    },
     /// A value does not fit the rest.
     #[error("'{name}' does not fit: expected {expected}")]
     Misfit {

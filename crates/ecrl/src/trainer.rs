@@ -64,7 +64,6 @@ struct Pending {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Counters {
     config: String,
-    state_version: u32,
     generation: u64,
     env_steps: u64,
     grad_steps: u64,
@@ -237,9 +236,9 @@ impl Trainer {
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        self.walk_version(walk)?;
         let mut counters = Counters {
             config: self.context.config.to_toml(),
-            state_version: self.context.config.row().map_or(0, |row| row.state_version()),
             generation: self.context.generation,
             env_steps: self.context.env_steps,
             grad_steps: self.context.grad_steps,
@@ -250,27 +249,17 @@ impl Trainer {
             best: self.best.as_ref().map(|best| best.result.clone()),
         };
         let config = &self.context.config;
-        walk.fitting(
-            "run",
-            &mut counters,
-            "the same algorithm, version and values",
-            |stored, own| {
-                let mut layers = Layers::default();
-                let stored_config = layers.toml(&stored.config).and_then(|()| layers.build());
-                // More steps may be asked for; everything else must be as it was.
-                let same =
-                    stored_config.is_ok_and(|c| Config { steps: config.steps, ..c } == *config);
-                same && stored.state_version == own.state_version
-            },
-        )?;
+        walk.fitting("run", &mut counters, "the configuration of this run", |stored, _| {
+            let mut layers = Layers::default();
+            let stored = layers.toml(&stored.config).and_then(|()| layers.build());
+            // More steps may be asked for; everything else must be as it was.
+            stored.is_ok_and(|stored| Config { steps: config.steps, ..stored } == *config)
+        })?;
         walk.net("last_good", &mut self.last_good)?;
-        // In place of the one there, or beside it where there is none yet.
+        let stored = walk.peek("run", counters.clone())?.best;
+        // In place of the one there, or of a copy where there is none yet.
         let mut best = self.best.take().map_or_else(|| self.last_good.clone(), |best| best.actor);
-        let result = walk.peek("run", counters.clone())?.best;
-        let walked = match result {
-            Some(_) => walk.net("best", &mut best),
-            None => Ok(()),
-        };
+        let walked = stored.map_or(Ok(()), |_| walk.net("best", &mut best));
         self.best = counters.best.clone().map(|result| Best { actor: best, result });
         walked?;
         self.algorithm.walk(walk)?;
@@ -284,6 +273,19 @@ impl Trainer {
             self.pending = counters.pending;
         }
         Ok(())
+    }
+
+    /// Which algorithm's state it is, and of which version: before anything else is read.
+    fn walk_version(&self, walk: &mut Walk) -> Result<(), StateError> {
+        let version = self.context.config.row().map_or(0, |row| row.state_version());
+        let mut own = (self.context.config.algorithm.clone(), version);
+        let stored = walk.peek("algorithm", own.clone())?;
+        if stored != own {
+            let named = |(name, version): &(String, u32)| format!("{name}, version {version}");
+            let (found, expected) = (named(&stored), named(&own));
+            return Err(StateError::Version { found, expected });
+        }
+        walk.plain("algorithm", &mut own)
     }
 
     fn refuse_not_finite(&mut self) -> Result<(), TrainError> {
@@ -421,5 +423,39 @@ impl Trainer {
         let cost = mean_costs(&constraint_values(&played), constraints.len());
         let reward = mean(played.iter().map(|r| r.episode.reward()));
         TestResult::new(self.context.env_steps, reward, cost, constraints)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cmdp::PointMass;
+
+    fn trainer(config: Config) -> Trainer {
+        let make = || PointMass::new(vec![]).map(|env| Box::new(env) as Box<dyn Env>);
+        Trainer::new(config, 1, make).unwrap()
+    }
+
+    #[test]
+    fn a_state_of_another_algorithm_version_or_configuration_is_refused_by_name() {
+        let config = |name: &str| Config::new(name).unwrap();
+        let state = trainer(config("sac")).state().unwrap();
+        let refused = |state: &Store, config: Config| {
+            let restored = trainer(config).restore(state, StoredReplay::default());
+            restored.unwrap_err().to_string()
+        };
+        let expected = "it is a state of sac, version 1; expected one of rcpo, version 1";
+        assert_eq!(refused(&state, config("rcpo")), expected);
+        let mut newer = state.clone();
+        let mut bytes = Vec::new();
+        ciborium::into_writer(&("sac", 7), &mut bytes).unwrap();
+        newer.add_bytes("algorithm", bytes);
+        let expected = "it is a state of sac, version 7; expected one of sac, version 1";
+        assert_eq!(refused(&newer, config("sac")), expected);
+        let other = Layers::default().set("algorithm", "sac").set("sac.tau", 0.5).build().unwrap();
+        let expected = "'run' does not fit: expected the configuration of this run";
+        assert_eq!(refused(&state, other), expected);
+        let longer = Config { steps: 5_000_000, ..config("sac") };
+        assert!(trainer(longer).restore(&state, StoredReplay::default()).is_ok());
     }
 }
