@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release --example custom_env
 //!
-//! It leaves a run directory like any other: stop it with Ctrl-C and start it again, and it goes on;
+//! It leaves a run directory like any other: kill it and start it again, and it goes on where it was;
 //! `ecrl report runs` and `tensorboard --logdir runs` show it.
 
 use cmdp::{Aggregate, Constraint, Env, EnvSpec, Rng, StateError, Step};
@@ -10,7 +10,7 @@ use ecrl::config::Layers;
 use ecrl::metrics::{ENV_STEPS, LEARNER_COST, LEARNER_REWARD, Record};
 use ecrl::trainer::Trainer;
 use rand::RngExt as _;
-use runs::driver::{Observer, Options, Run};
+use runs::driver::{Every, Observer, Options, Run};
 
 struct Room {
     spec: EnvSpec,
@@ -39,7 +39,8 @@ impl Env for Room {
     }
 
     fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
-        let heat = f64::from(action[0].clamp(-1.0, 1.0) + 1.0) / 2.0;
+        // What is not a number is taken for "off".
+        let heat = f64::from(action[0].max(-1.0).min(1.0) + 1.0) / 2.0;
         self.temperature += 3.0 * heat - 0.05 * self.temperature;
         self.steps += 1;
         obs[0] = self.temperature - 20.0;
@@ -72,11 +73,12 @@ impl Observer for Print {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let report = cmdp::check::check(|| Box::new(Room::new(0.25)));
-    println!("{report}");
+    assert!(report.problems.is_empty(), "{report}");
     // 20 degrees cost a third of the heater's power; allow less.
     let config = Layers::default().set("algorithm", "ipo").set("steps", 40_000).build()?;
     let make = |_: &_| Ok::<_, std::convert::Infallible>(Box::new(Room::new(0.25)) as Box<dyn Env>);
-    let mut run = Run::create_or_resume(config, "runs/room".as_ref(), &Options::default(), make)?;
+    let options = Options { checkpoint_every: Every::Generations(1), ..Options::default() };
+    let mut run = Run::create_or_resume(config, "runs/room".as_ref(), &options, make)?;
     run.train(&mut Print)?;
     let best = &run.trainer().best().expect("it was tested").result;
     println!("best: reward {:.1} at {:?}, in {}", best.reward, best.cost, run.path().display());

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use robots::TASKS;
 use runs::experiment::{Experiment, JobState};
-use runs::grid::{Figure, Grid, Job, Seeds, Variant};
+use runs::grid::{self, Grid, Seeds, Variant};
+use runs::paper::Figure;
 
 use crate::environment;
 use crate::failure::Failure;
@@ -121,7 +122,10 @@ fn run(
     if let Some(seeds) = part.seeds {
         grid.seeds = Seeds::Count(seeds);
     }
-    let jobs = shard(grid.jobs(&environment::Robots)?, part.shard.as_deref())?;
+    let mut jobs = grid.jobs(&environment::Robots)?;
+    if let Some(shard) = &part.shard {
+        jobs = grid::shard(jobs, shard)?;
+    }
     let threads = threads(part.threads);
     let slots = part.jobs.map_or(threads, usize::from);
     let stop = Stop::install()?;
@@ -133,17 +137,6 @@ fn run(
     screen.close(&experiment);
     ran.map_err(io)?;
     close(&experiment, &stop, output)
-}
-
-/// Every n-th run, from the i-th on.
-fn shard(jobs: Vec<Job>, shard: Option<&str>) -> Result<Vec<Job>, Failure> {
-    let Some(text) = shard else { return Ok(jobs) };
-    let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-    let Some((i, n)) = parts.filter(|(i, n): &(usize, usize)| (1..=*n).contains(i)) else {
-        let message = format!("--shard is '{text}'; expected I/N with I from 1 to N, as in 2/4");
-        return Err(Failure::input(message));
-    };
-    Ok(jobs.into_iter().skip(i - 1).step_by(n).collect())
 }
 
 fn close(experiment: &Experiment, stop: &Stop, output: &mut impl Write) -> Result<(), Failure> {

@@ -141,12 +141,22 @@ fn manual(output: &mut impl io::Write) -> Result<(), Failure> {
     let mut command = Cli::command();
     command.build();
     clap_mangen::Man::new(command.clone()).render(output)?;
+    commands(&command, "ECRL", output)
+}
+
+fn commands(
+    command: &clap::Command,
+    name: &str,
+    output: &mut impl io::Write,
+) -> Result<(), Failure> {
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
-        writeln!(output, ".SH \"ECRL {}\"", sub.get_name().to_uppercase())?;
+        let name = format!("{name} {}", sub.get_name().to_uppercase());
+        writeln!(output, ".SH \"{name}\"")?;
         let page = clap_mangen::Man::new(sub.clone());
         page.render_description_section(output)?;
         page.render_synopsis_section(output)?;
         page.render_options_section(output)?;
+        commands(sub, &name, output)?;
     }
     Ok(())
 }

@@ -91,7 +91,7 @@ pub fn check(mut make: impl FnMut() -> Box<dyn Env>) -> Report {
                 break;
             }
         }
-        check_capture(&mut *env, &mut report);
+        check_capture(&mut *env, &mut *make(), &mut report);
         check_bad_action(&mut *env, &mut report);
     };
     let caught = catch_unwind(AssertUnwindSafe(&mut played));
@@ -205,13 +205,15 @@ fn compare(first: &Trace, again: &Trace, report: &mut Report) {
     ));
 }
 
-fn check_capture(env: &mut dyn Env, report: &mut Report) {
+/// What is captured in one environment must go on in another, as it does when a run is resumed.
+fn check_capture(env: &mut dyn Env, other: &mut dyn Env, report: &mut Report) {
     let spec = env.spec().clone();
     let (mut obs, mut costs) = (vec![0.0; spec.observation], vec![0.0; spec.constraints.len()]);
-    let action = vec![0.3f32; spec.action];
+    // To and fro, so that the episode lasts.
+    let actions = [0.3f32, -0.3].map(|a| vec![a; spec.action]);
     env.reset(&mut crate::rng([9, 0, 0, 0]), &mut obs);
-    for _ in 0..3 {
-        env.step(&action, &mut obs, &mut costs);
+    for t in 0..3 {
+        env.step(&actions[t % 2], &mut obs, &mut costs);
     }
     let Some(state) = env.capture() else {
         report.warn(
@@ -220,26 +222,27 @@ fn check_capture(env: &mut dyn Env, report: &mut Report) {
         );
         return;
     };
-    let seen = obs.clone();
-    let mut go_on = |env: &mut dyn Env| -> Vec<u64> {
-        let mut all = Vec::new();
-        for _ in 0..5 {
-            let step = env.step(&action, &mut obs, &mut costs);
-            all.extend(bits(&obs));
-            all.push(step.reward.to_bits());
-        }
-        all
-    };
-    let first = go_on(env);
     let mut restored = vec![f64::NAN; spec.observation];
-    if let Err(error) = env.restore(&state, &mut restored) {
+    if let Err(error) = other.restore(&state, &mut restored) {
         report.problem(format!("restore refused what capture gave: {error}"));
         return;
     }
-    if bits(&restored) != bits(&seen) {
+    if bits(&restored) != bits(&obs) {
         report.problem("restore wrote another observation than the one captured".into());
     }
-    if go_on(env) != first {
+    // To the end of the episode, which must come at the same step.
+    let mut go_on = |env: &mut dyn Env| {
+        let mut all = Vec::new();
+        for t in 0..spec.max_steps.min(STEPS) {
+            let step = env.step(&actions[t % 2], &mut obs, &mut costs);
+            all.push((bits(&obs), bits(&costs), step.reward.to_bits(), step.is_last()));
+            if step.is_last() {
+                break;
+            }
+        }
+        all
+    };
+    if go_on(env) != go_on(other) {
         report.problem("after restore the same actions gave something else".into());
     }
 }
@@ -313,6 +316,7 @@ mod tests {
             match self.1 {
                 "no capture" => return None,
                 "bad capture" => state[0] += 1.0,
+                "half a capture" => state[2] = 0.0,
                 "refused capture" => state.truncate(1),
                 _ => {}
             }
@@ -342,6 +346,7 @@ mod tests {
             ("early", "step 1 was truncated; expected that at spec.max_steps, 60"),
             ("unwritten cost", "step: cost[0] is NaN"),
             ("bad capture", "restore wrote another observation"),
+            ("half a capture", "after restore the same actions gave something else"),
             ("refused capture", "restore refused what capture gave: state has 1 numbers"),
         ] {
             let report = check(|| Box::new(Faulty(point_mass(), fault, 0)));

@@ -146,7 +146,7 @@ impl<'a> Parts<'a> {
         let unknown =
             |given: &str| ConstraintError::Aggregate { text: text.into(), given: given.into() };
         let aggregate = match aggregate {
-            None => implied.ok_or_else(|| unknown(""))?,
+            None => implied.ok_or_else(|| ConstraintError::Syntax { text: text.into() })?,
             Some(given) => {
                 let known = Aggregate::ALL.into_iter().find(|a| a.name() == given);
                 known.ok_or_else(|| unknown(given))?

@@ -54,7 +54,9 @@ pub trait Env: Send {
 
     /// Takes one step; writes the observation after it and its cost for every constraint.
     ///
-    /// Stepping on past the end of an episode is allowed.
+    /// Stepping on past the end of an episode is allowed. Whatever the action, what comes back is
+    /// finite: what lies outside [-1, 1] is clipped, and what is not a number is taken for something
+    /// that is, or ends the episode as unstable.
     fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step;
 
     /// The whole state, at any point of an episode, for [`restore`](Env::restore); `None` where the

@@ -108,6 +108,14 @@ impl<'a> Walk<'a> {
         matches!(self.purpose, Purpose::Load(_))
     }
 
+    /// What is to be verified before it is loaded; none where nothing is.
+    pub fn stored<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StateError> {
+        match &self.purpose {
+            Purpose::Verify(store) => decoded(store, name).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Says something about what was loaded.
     pub fn note(&mut self, text: impl Into<String>) {
         let text = text.into();
@@ -165,6 +173,16 @@ impl<'a> Walk<'a> {
     pub fn trained(&mut self, name: &str, trained: &mut Trained) -> Result<(), StateError> {
         self.net(name, &mut trained.net)?;
         self.adam(&format!("{name}.adam"), &mut trained.adam)
+    }
+
+    /// Numbers of a fixed count that must be finite, of more digits than a network's.
+    pub fn numbers(&mut self, name: &str, numbers: &mut Vec<f64>) -> Result<(), StateError> {
+        if matches!(self.purpose, Purpose::Search) && !numbers.iter().all(|x| x.is_finite()) {
+            return Err(StoreError::NotFinite(name.into()).into());
+        }
+        self.fitting(name, numbers, "as many numbers, all finite", |stored, own| {
+            stored.len() == own.len() && stored.iter().all(|x| x.is_finite())
+        })
     }
 
     /// Anything else.

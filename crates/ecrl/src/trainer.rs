@@ -298,7 +298,7 @@ impl Trainer {
         }
     }
 
-    /// One generation: lines 7-30 of Algorithm 1.
+    /// One generation: everybody plays, the learner learns, and now and then it is tested.
     ///
     /// `progress` is told after every update how many steps have been taken and learnt from. Where
     /// it returns false, the generation pauses and `None` comes back; the next call goes on with it,

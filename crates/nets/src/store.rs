@@ -119,11 +119,6 @@ impl Store {
         Ok(net)
     }
 
-    /// The network that [`add_mlp`](Self::add_mlp) stored, which must be of the shape of another.
-    pub fn mlp_like(&self, prefix: &str, like: &Mlp) -> Result<Mlp, StoreError> {
-        self.mlp(prefix, like.sizes(), like.activation())
-    }
-
     /// The file's content.
     pub fn to_bytes(&self) -> Vec<u8> {
         let views = self.tensors.iter().map(|(name, (shape, numbers))| {

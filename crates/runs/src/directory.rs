@@ -77,6 +77,14 @@ pub enum RunError {
         /// What is wrong.
         error: ConfigError,
     },
+    /// The run has other values than those asked for.
+    #[error("{path} holds a run with other values: {differences}", path = path.display())]
+    Different {
+        /// The folder.
+        path: PathBuf,
+        /// What is asked for, and what is there.
+        differences: String,
+    },
     /// Another process writes to the run.
     #[error("{path} is in use by process {holder}", path = path.display())]
     Locked {

@@ -186,8 +186,8 @@ impl Run {
         let mut warnings = Vec::new();
         if longer && resumed.is_some() {
             warnings.push(format!(
-                "the learning rate falls with the length of the run: this is not the same as a run \
-                 of {} steps from the start",
+                "a value of this run, such as its learning rate, depends on its length: this is not \
+                 the same as a run of {} steps from the start",
                 trainer.config().steps
             ));
         }
@@ -215,9 +215,22 @@ impl Run {
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        match read::config(path) {
-            Ok(_) if !options.force => Self::resume(path, Some(config.steps), options, make),
-            _ => Self::create(config, path, options, make),
+        let there = match read::config(path) {
+            Err(RunError::Missing(_)) => return Self::create(config, path, options, make),
+            _ if options.force => return Self::create(config, path, options, make),
+            there => there?,
+        };
+        // The environments say what the task and its constraints are.
+        let Config { task, constraints, .. } = there.clone();
+        let asked = Config { task, constraints, ..config };
+        match asked.differences(&there) {
+            differences if differences.is_empty() => {
+                Self::resume(path, Some(asked.steps), options, make)
+            }
+            differences => {
+                let (path, differences) = (path.to_owned(), differences.join("; "));
+                Err(RunError::Different { path, differences }.into())
+            }
         }
     }
 

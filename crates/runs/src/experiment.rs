@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ecrl::config::Config;
-
-use crate::directory::{CONFIG, FAILURE};
+use crate::directory::{CONFIG, FAILURE, RunError};
 use crate::grid::Job;
 use crate::{lock, read};
 
@@ -231,8 +229,17 @@ impl Experiment {
         let mut command = Command::new(&self.program);
         if path.join(CONFIG).exists() {
             let there = read::config(path).map_err(|e| e.to_string())?;
-            if !same_but_steps(&there, &job.config) {
-                return Err(format!("{} holds a run with other values", path.display()));
+            let differences = job.config.differences(&there);
+            if !differences.is_empty() {
+                let (path, differences) = (path.to_owned(), differences.join("; "));
+                return Err(RunError::Different { path, differences }.to_string());
+            }
+            if there.steps != job.config.steps && there.length_matters() {
+                return Err(format!(
+                    "{} holds a run of {} steps, and its values depend on its length",
+                    path.display(),
+                    there.steps
+                ));
             }
             command.arg("resume").arg(path).args(["--steps", &job.config.steps.to_string()]);
         } else {
@@ -298,12 +305,4 @@ impl Experiment {
         }
         Ok(())
     }
-}
-
-/// Whether one run is the other, or its beginning or continuation.
-fn same_but_steps(there: &Config, wanted: &Config) -> bool {
-    if there.steps != wanted.steps && wanted.length_matters() {
-        return false;
-    }
-    Config { steps: there.steps, ..wanted.clone() } == *there
 }

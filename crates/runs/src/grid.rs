@@ -1,5 +1,4 @@
-//! Experiments: every task with every algorithm and every seed, and the paper's three figures as
-//! such grids.
+//! Grids: every task with every algorithm and every seed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -40,38 +39,6 @@ impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(&self.algorithm)?;
         self.set.iter().try_for_each(|assignment| write!(f, " {assignment}"))
-    }
-}
-
-/// A figure of the paper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    /// Reward against constraint: fixed penalties from too small to too large.
-    Dilemma,
-    /// ECRL beside the state of the art.
-    Compare,
-    /// ECRL beside its parts.
-    Ablation,
-}
-
-impl Figure {
-    /// All figures.
-    pub const ALL: [Self; 3] = [Self::Dilemma, Self::Compare, Self::Ablation];
-
-    /// What it compares.
-    pub fn variants(self) -> Vec<Variant> {
-        const PENALTIES: [&str; 8] = ["1e-5", "1e-4", "1e-3", "1e-2", "0.1", "1", "10", "100"];
-        let texts: Vec<String> = match self {
-            Self::Dilemma => {
-                let shaped = PENALTIES.iter().map(|lambda| format!("erl-shaped lambda={lambda}"));
-                ["erl", "rcpo-erl"].map(str::to_owned).into_iter().chain(shaped).collect()
-            }
-            Self::Compare => ["ecrl", "rcpo", "ipo", "rcpo-erl", "erl-shaped lambda=1e-3", "erl"]
-                .map(str::to_owned)
-                .to_vec(),
-            Self::Ablation => ["ecrl", "sr", "sr-shaped", "bc"].map(str::to_owned).to_vec(),
-        };
-        texts.iter().map(|text| text.parse().expect("our own")).collect()
     }
 }
 
@@ -135,6 +102,9 @@ pub enum GridError {
     /// A value for all runs that none has a use for.
     #[error("set: '{0}' applies to none of the algorithms")]
     Set(String),
+    /// Not a part of it.
+    #[error("the shard is '{0}'; expected I/N with I from 1 to N, as in 2/4")]
+    Shard(String),
     /// A run of it has a task or constraints that are not known.
     #[error("{0}")]
     Task(String),
@@ -147,6 +117,15 @@ pub trait Tasks {
 
     /// Writes the names of a run's task and constraints as its environments will.
     fn resolve(&self, config: &mut Config) -> Result<(), String>;
+}
+
+/// Every `n`-th of some runs, from the `i`-th on, written `i/n`: for `n` machines.
+pub fn shard(jobs: Vec<Job>, text: &str) -> Result<Vec<Job>, GridError> {
+    let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    match parts.filter(|(i, n): &(usize, usize)| (1..=*n).contains(i)) {
+        Some((i, n)) => Ok(jobs.into_iter().skip(i - 1).step_by(n).collect()),
+        None => Err(GridError::Shard(text.into())),
+    }
 }
 
 impl Grid {
@@ -192,6 +171,50 @@ impl Grid {
         }
     }
 
+    /// The configuration of a run, with as many of the values for all as it has a use for; notes
+    /// which those are.
+    fn config(
+        &self,
+        task: &str,
+        variant: &Variant,
+        seed: u64,
+        tasks: &dyn Tasks,
+        applied: &mut [bool],
+    ) -> Result<Config, ConfigError> {
+        let mut layers = Layers::default();
+        layers.set("task", task);
+        layers.set("constraints", tasks.usual_constraints());
+        layers.set("algorithm", variant.algorithm.as_str());
+        layers.set("seed", seed as i64);
+        if let Some(steps) = self.steps {
+            layers.set("steps", steps);
+        }
+        if let Some(constraints) = &self.constraints {
+            layers.set("constraints", constraints.clone());
+        }
+        let mut used: Vec<usize> = (0..self.set.len()).collect();
+        loop {
+            let mut all = layers.clone();
+            let set = used.iter().map(|&i| &self.set[i]).chain(&variant.set);
+            set.into_iter().try_for_each(|text| all.assign(text))?;
+            let built = all.build();
+            let unused = match &built {
+                Err(ConfigError::DoesNotApply { key, .. }) => Some(key.as_str()),
+                Err(ConfigError::UnknownPreset { .. }) => Some("preset"),
+                _ => None,
+            };
+            let key = |i: usize| self.set[i].split('=').next().unwrap_or_default().trim();
+            // Without what it has no use for, once more.
+            match used.iter().position(|&i| Some(key(i)) == unused) {
+                Some(at) => _ = used.remove(at),
+                None => {
+                    used.iter().for_each(|&i| applied[i] = true);
+                    return built;
+                }
+            }
+        }
+    }
+
     fn job(
         &self,
         task: &str,
@@ -202,55 +225,24 @@ impl Grid {
     ) -> Result<Job, GridError> {
         let name =
             |task: &str| format!("{task}-{}-{seed}", variant.to_string().replace([' ', '/'], "_"));
-        let build = |applied: &mut [bool]| -> Result<Config, ConfigError> {
-            let mut layers = Layers::default();
-            layers.set("task", task);
-            layers.set("constraints", tasks.usual_constraints());
-            layers.set("algorithm", variant.algorithm.as_str());
-            layers.set("seed", seed as i64);
-            if let Some(steps) = self.steps {
-                layers.set("steps", steps);
-            }
-            if let Some(constraints) = &self.constraints {
-                layers.set("constraints", constraints.clone());
-            }
-            for (text, applied) in self.set.iter().zip(applied) {
-                if applies(&layers, text, variant)? {
-                    layers.assign(text)?;
-                    *applied = true;
-                }
-            }
-            variant.set.iter().try_for_each(|text| layers.assign(text))?;
-            layers.build()
-        };
-        let mut config =
-            build(applied).map_err(|error| GridError::Config { run: name(task), error })?;
+        let mut config = self
+            .config(task, variant, seed, tasks, applied)
+            .map_err(|error| GridError::Config { run: name(task), error })?;
         tasks.resolve(&mut config).map_err(GridError::Task)?;
-        let (task, name) = (&config.task, name(&config.task));
+        let Config { task, algorithm, steps, seed, constraints, .. } = &config;
         let mut arguments: Vec<String> =
-            ["train", task, "--algo", &variant.algorithm].map(str::to_owned).to_vec();
-        arguments.extend(["--steps".into(), config.steps.to_string()]);
+            ["train", task, "--algo", algorithm].map(str::to_owned).to_vec();
+        arguments.extend(["--steps".into(), steps.to_string()]);
         arguments.extend(["--seed".into(), seed.to_string()]);
-        match self.constraints.as_deref() {
-            None => {}
-            Some([]) => arguments.extend(["--constraint".into(), "none".into()]),
-            Some(all) => {
-                arguments.extend(all.iter().flat_map(|c| ["--constraint".into(), c.clone()]));
-            }
+        match &constraints[..] {
+            [] => arguments.extend(["--constraint".into(), "none".into()]),
+            all => arguments.extend(all.iter().flat_map(|c| ["--constraint".into(), c.clone()])),
         }
         let changes = config.changes();
         arguments.extend(changes.into_iter().flat_map(|text| ["--set".into(), text]));
+        let name = name(task);
         Ok(Job { name, config, arguments })
     }
-}
-
-/// Whether a value for all runs is one that this run has a use for.
-fn applies(layers: &Layers, text: &str, variant: &Variant) -> Result<bool, ConfigError> {
-    let mut trial = layers.clone();
-    trial.assign(text)?;
-    variant.set.iter().try_for_each(|text| trial.assign(text))?;
-    let key = text.split('=').next().unwrap_or_default().trim();
-    Ok(!matches!(trial.build(), Err(ConfigError::DoesNotApply { key: other, .. }) if other == key))
 }
 
 #[cfg(test)]
@@ -292,8 +284,8 @@ mod tests {
         assert_eq!((job.config.steps, job.config.seed), (100_000, 3));
         assert_eq!(job.config.changes(), ["batch=64", "lambda=0.1"]);
         assert_eq!(job.config.constraints, ["mean(torque)<=0.4"]);
-        let expected = "train ant --algo erl-shaped --steps 100000 --seed 3 --set batch=64 \
-            --set lambda=0.1";
+        let expected = "train ant --algo erl-shaped --steps 100000 --seed 3 --constraint \
+            mean(torque)<=0.4 --set batch=64 --set lambda=0.1";
         assert_eq!(job.arguments.join(" "), expected);
     }
 
@@ -307,6 +299,19 @@ mod tests {
         let one = jobs(&Grid::parse(&text("clip=0.1")).unwrap()).unwrap();
         let changes: Vec<Vec<String>> = one.iter().map(|job| job.config.changes()).collect();
         assert_eq!(changes, [vec![], vec!["clip=0.1".to_owned()]]);
+        // In whichever order, and whoever brings what it takes.
+        let text_of = |algorithms: &str, set: &str| {
+            format!("tasks = ['a']\nalgorithms = {algorithms}\nseeds = 1\nset = {set}")
+        };
+        let changes = |algorithms: &str, set: &str| -> Vec<Vec<String>> {
+            let grid = Grid::parse(&text_of(algorithms, set)).unwrap();
+            jobs(&grid).unwrap().iter().map(|job| job.config.changes()).collect()
+        };
+        let found = changes("['erl', 'ipo']", "['pf=0.3', 'ranking=stochastic']");
+        assert_eq!(found, [vec!["ranking=\"stochastic\"", "pf=0.3"], vec![]]);
+        let found = changes("['ecrl', 'ecrl ranking=reward']", "['pf=0.3']");
+        assert_eq!(found, [vec!["pf=0.3"], vec!["ranking=\"reward\""]]);
+        assert_eq!(changes("['ecrl', 'ipo']", "['preset=quick']")[1], Vec::<String>::new());
         let none = jobs(&Grid::parse(&text("lambda=0.1")).unwrap()).unwrap_err();
         assert_eq!(none.to_string(), "set: 'lambda=0.1' applies to none of the algorithms");
         let slip = jobs(&Grid::parse(&text("bacth=1")).unwrap()).unwrap_err().to_string();
@@ -314,15 +319,12 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_figures() {
-        let counts = Figure::ALL.map(|figure| figure.variants().len());
-        assert_eq!(counts, [10, 6, 4]);
-        // What two figures share is run once.
-        let algorithms: Vec<Variant> = Figure::ALL.iter().flat_map(|f| f.variants()).collect();
-        let (tasks, seeds) = (vec!["hopper".into()], Seeds::Count(2));
-        let grid = Grid { tasks, algorithms, seeds, steps: None, constraints: None, set: vec![] };
-        // 20 in all, less ecrl, erl, rcpo-erl and erl-shaped lambda=1e-3, which come twice.
-        assert_eq!(jobs(&grid).unwrap().len(), 2 * 16);
+    fn a_variant_may_have_a_seed_and_constraints_of_its_own() {
+        let text = "tasks = ['a']\nalgorithms = ['ppo seed=5', 'ppo constraints=[\"mean(x)<=1\"]']\n\
+                    seeds = 1";
+        let jobs = jobs(&Grid::parse(text).unwrap()).unwrap();
+        assert!(jobs[0].arguments.join(" ").contains("--seed 5 --constraint mean(torque)<=0.4"));
+        assert!(jobs[1].arguments.join(" ").contains("--seed 0 --constraint mean(x)<=1"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! - [`directory`]: the run directory, written; [`read`]: the same, read.
 //! - [`checkpoint`]: the whole state of a run, for going on with it.
 //! - [`policy`], [`export`]: what a run leaves behind, and how others load it.
-//! - [`grid`], [`experiment`]: many runs.
+//! - [`grid`], [`experiment`]: many runs; [`paper`]: the paper's.
 
 pub mod checkpoint;
 pub mod directory;
@@ -15,6 +15,7 @@ pub mod export;
 mod files;
 pub mod grid;
 pub mod lock;
+pub mod paper;
 pub mod policy;
 mod protobuf;
 pub mod provenance;

@@ -70,7 +70,7 @@ fn bad_experiments_get_one_line() {
     std::fs::write(&grid, GRID.replace("ipo", "ipoo")).unwrap();
     let unknown = "hopper-ipoo-0: unknown algorithm 'ipoo': did you mean 'ipo'?";
     fails(&["grid", &grid], 2, unknown);
-    let shard = "--shard is '3/2'; expected I/N with I from 1 to N, as in 2/4";
+    let shard = "the shard is '3/2'; expected I/N with I from 1 to N, as in 2/4";
     fails(&["paper", "--shard", "3/2"], 2, shard);
     fails(&["paper", "--seeds", "0"], 2, "seeds: expected at least one");
 }

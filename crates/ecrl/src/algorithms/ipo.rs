@@ -8,7 +8,7 @@
 //!
 //! 1. Liu, Ding & Liu, IPO: Interior-Point Policy Optimization under Constraints, AAAI 2020.
 
-use cmdp::{Aggregate, Constraint, EnvSpec, Episode};
+use cmdp::{Aggregate, Constraint, EnvSpec, Episode, Rng};
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Definition;
@@ -129,7 +129,7 @@ impl Variant for Barrier {
         &section.ppo
     }
 
-    fn new(section: &IpoSection, spec: &EnvSpec) -> Self {
+    fn new(section: &IpoSection, spec: &EnvSpec, _: &mut Rng) -> Self {
         let constraints = spec.constraints.clone();
         Self { constraints, sharpness: section.ipo.barrier, limits: None }
     }

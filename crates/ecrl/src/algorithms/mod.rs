@@ -25,6 +25,9 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &ppo::PPO,
 ];
 
+/// The algorithm where none is named.
+pub const DEFAULT: &str = "ecrl";
+
 /// The row of that name.
 pub fn find(name: &str) -> Result<&'static dyn Row, ConfigError> {
     ALGORITHMS.iter().find(|row| row.name() == name).copied().ok_or_else(|| {

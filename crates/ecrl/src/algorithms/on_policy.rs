@@ -4,7 +4,7 @@
 //! everything they played is learnt from for some epochs. What one of the family adds to PPO is a
 //! [`Variant`]: another objective for the policy, and what that needs to know of the constraints.
 
-use cmdp::{Env, EnvSpec, Episode};
+use cmdp::{Env, EnvSpec, Episode, Rng};
 use nets::Mlp;
 use rand::seq::SliceRandom as _;
 
@@ -32,7 +32,7 @@ pub trait Variant: Objective + Send + Sized + 'static {
     fn ppo(section: &Self::Section) -> &PpoConfig;
 
     /// A new one.
-    fn new(section: &Self::Section, spec: &EnvSpec) -> Self;
+    fn new(section: &Self::Section, spec: &EnvSpec, rng: &mut Rng) -> Self;
 
     /// Takes note of the episodes that ended in what is about to be learnt from.
     fn observe(&mut self, ended: &[Episode]) {
@@ -87,7 +87,7 @@ impl<V: Variant> Build for OnPolicy<V> {
         let costs = if V::USES_COSTS { spec.constraints.len() } else { 0 };
         Ok(Self {
             ppo: Ppo::new(config, spec.observation, spec.action, costs, rng),
-            variant: V::new(&section, spec),
+            variant: V::new(&section, spec, rng),
             segments: Segments::new(envs, spec),
             costs,
             done: 0,
@@ -123,6 +123,9 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
     }
 
     fn update(&mut self, context: &Context) -> Figures {
+        if self.ppo.rows() == 0 {
+            return Figures::new(); // a state that asks for updates of nothing
+        }
         let (epoch, part) = (self.done / self.per_epoch(), self.done % self.per_epoch());
         if part == 0 && epoch > 0 && self.ppo.config().recompute_advantages {
             self.ppo.estimate();

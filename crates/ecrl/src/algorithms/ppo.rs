@@ -6,7 +6,7 @@
 //!
 //! 1. Schulman et al., Proximal Policy Optimization Algorithms, 2017.
 
-use cmdp::EnvSpec;
+use cmdp::{EnvSpec, Rng};
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Definition;
@@ -57,7 +57,7 @@ impl Variant for Reward {
         &section.ppo
     }
 
-    fn new(_: &PpoSection, _: &EnvSpec) -> Self {
+    fn new(_: &PpoSection, _: &EnvSpec, _: &mut Rng) -> Self {
         Self
     }
 }

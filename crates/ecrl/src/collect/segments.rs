@@ -45,7 +45,7 @@ pub struct Segment {
 }
 
 /// A running environment as it is stored.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Stored {
     env: Option<Vec<f64>>,
     begun: u64,
@@ -98,39 +98,19 @@ impl Segments {
     /// Walks the environments. Where one cannot tell its state, its episode begins anew, and that is
     /// said.
     pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        let state = |running: &Running| {
-            let (reward, steps, cost_sums) = running.episode.state();
-            let cost_sums = cost_sums.to_vec();
-            Stored { env: running.env.capture(), begun: running.begun, reward, steps, cost_sums }
-        };
-        let mut stored: Vec<Stored> = self.envs.iter().map(state).collect();
+        let mut stored: Vec<Stored> = self.envs.iter().map(Running::stored).collect();
         walk.fitting("environments", &mut stored, "as many, with as many constraints", |a, b| {
             let widths = |all: &[Stored]| all.iter().map(|s| s.cost_sums.len()).collect::<Vec<_>>();
             widths(a) == widths(b)
         })?;
-        if !walk.is_loading() {
-            return Ok(());
-        }
-        for (running, stored) in self.envs.iter_mut().zip(stored) {
-            let Stored { env, begun, reward, steps, cost_sums } = stored;
-            running.begun = begun;
-            running.fresh = env.is_none();
-            match env {
-                Some(state) => {
-                    let restored = running.env.restore(&state, &mut running.obs);
-                    restored.map_err(|error| StateError::Unreadable {
-                        name: "environments".into(),
-                        error: error.to_string(),
-                    })?;
-                    let episode = running.episode.resumed(reward, steps, cost_sums);
-                    running.episode = episode.expect("the widths agree");
-                }
-                None if steps > 0 => walk.note(format!(
-                    "{} cannot tell its state: episodes under way begin anew, and the run is not \
-                     the uninterrupted one to the bit",
-                    running.env.spec().name
-                )),
-                None => {}
+        for (i, running) in self.envs.iter_mut().enumerate() {
+            if walk.is_loading() {
+                running.load(&stored[i], walk)?;
+            } else if let Some(theirs) = walk.stored::<Vec<Stored>>("environments")? {
+                // Whether it can be restored shows only when it is: then back to where it was.
+                let own = std::mem::take(&mut stored[i]);
+                running.load(&theirs[i], walk)?;
+                running.load(&own, walk)?;
             }
         }
         Ok(())
@@ -138,6 +118,37 @@ impl Segments {
 }
 
 impl Running {
+    fn stored(&self) -> Stored {
+        let (reward, steps, cost_sums) = self.episode.state();
+        let (env, cost_sums) = (self.env.capture(), cost_sums.to_vec());
+        Stored { env, begun: self.begun, reward, steps, cost_sums }
+    }
+
+    fn load(&mut self, stored: &Stored, walk: &mut Walk) -> Result<(), StateError> {
+        let Stored { env, begun, reward, steps, cost_sums } = stored;
+        // Before its first step, an environment is not even reset.
+        (self.begun, self.fresh) = (*begun, env.is_none() || *begun == 0);
+        match env {
+            Some(state) => {
+                let restored = self.env.restore(state, &mut self.obs);
+                restored.map_err(|error| StateError::Unreadable {
+                    name: "environments".into(),
+                    error: error.to_string(),
+                })?;
+                let episode = self.episode.resumed(*reward, *steps, cost_sums.clone());
+                self.episode = episode.expect("the widths agree");
+            }
+            // An episode that has just begun is begun again, the same.
+            None if *steps == 0 => self.begun = begun.saturating_sub(1),
+            None => walk.note(format!(
+                "{} cannot tell its state: episodes under way begin anew, and the run is not the \
+                 uninterrupted one to the bit",
+                self.env.spec().name
+            )),
+        }
+        Ok(())
+    }
+
     /// Plays some steps, from one episode into the next.
     fn play(&mut self, actor: &Mlp, steps: usize, costs_noted: usize, key: [u64; 4]) -> Segment {
         let begun = Instant::now();

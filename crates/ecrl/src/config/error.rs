@@ -76,7 +76,7 @@ pub enum ConfigError {
     )]
     Format {
         /// Its format.
-        found: u32,
+        found: String,
         /// The format expected.
         expected: u32,
     },

@@ -102,6 +102,20 @@ impl Config {
         self.row().is_ok_and(|row| row.length_matters(&self.sections))
     }
 
+    /// What differs from another configuration, in words, but for the steps: `key is a, not b`.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let (own, theirs) = (self.table(), other.table());
+        let mut keys = paths(&own);
+        keys.extend(paths(&theirs).into_iter().filter(|key| lookup(&own, key).is_none()));
+        let shown = |value: Option<&Value>| value.map_or("unset".into(), Value::to_string);
+        keys.iter()
+            .filter(|key| *key != "steps")
+            .map(|key| (key, lookup(&own, key), lookup(&theirs, key)))
+            .filter(|(_, a, b)| a != b)
+            .map(|(key, a, b)| format!("{key} is {}, not {}", shown(a), shown(b)))
+            .collect()
+    }
+
     /// The values that differ from the algorithm's defaults, as assignments; but for what every run
     /// is given: its task, algorithm, steps, seed and constraints.
     pub fn changes(&self) -> Vec<String> {
@@ -148,6 +162,8 @@ struct Given {
     bare: bool,
     /// The file it comes from.
     source: Option<String>,
+    /// The algorithm that the file names.
+    of: Option<String>,
 }
 
 /// A configuration in the making: only what was given, over the algorithm's defaults.
@@ -175,7 +191,7 @@ impl Layers {
     /// Sets one value by its dotted path.
     pub fn set(&mut self, path: &str, value: impl Into<Value>) -> &mut Self {
         let (key, value) = (path.into(), value.into());
-        self.given.push(Given { key, value, bare: false, source: None });
+        self.given.push(Given { key, value, bare: false, source: None, of: None });
         self
     }
 
@@ -198,21 +214,39 @@ impl Layers {
         // What is not a TOML value by itself is meant as a string.
         let value = format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
         let value = value.unwrap_or_else(|| Value::String(text.into()));
-        self.given.push(Given { key: key.into(), value, bare: true, source: None });
+        self.given.push(Given { key: key.into(), value, bare: true, source: None, of: None });
         Ok(())
     }
 
-    /// The configuration these values give.
+    /// The configuration these values give. Of a file that names another algorithm than the one chosen
+    /// in the end, only what differs from that algorithm's own values counts.
     pub fn build(&self) -> Result<Config, ConfigError> {
         let chosen = self.given.iter().rev().find(|given| given.key == "algorithm");
-        let name = chosen.map_or(Some("ecrl"), |given| given.value.as_str()).unwrap_or_default();
+        let name = chosen.map_or(Some(algorithms::DEFAULT), |given| given.value.as_str());
+        let name = name.unwrap_or_default();
         let row = algorithms::find(name)?;
+        for given in self.given.iter().filter(|given| given.key == "format") {
+            if given.value.as_integer() != Some(FORMAT.into()) {
+                let found = given.value.to_string();
+                let error = ConfigError::Format { found, expected: FORMAT };
+                return Err(error.from(&given.source));
+            }
+        }
         let preset = match self.preset.as_deref() {
             None | Some("paper") => Vec::new(),
             Some(name) => parse(row.preset(name)?, None)?,
         };
         let mut table = Config::new(name)?.table();
-        let mut pending: Vec<&Given> = preset.iter().chain(&self.given).collect();
+        let usual = |given: &Given| match given.of.as_deref().filter(|of| *of != name) {
+            None => false,
+            Some(of) => Config::new(of).is_ok_and(|defaults| {
+                let usual = lookup(&defaults.table(), &given.key).cloned();
+                given.key == "algorithm"
+                    || usual.as_ref() == Some(&fitting(given.value.clone(), usual.as_ref()))
+            }),
+        };
+        let given = preset.iter().chain(&self.given).filter(|given| !usual(given));
+        let mut pending: Vec<&Given> = given.collect();
         let mut paths_given: Vec<(String, &Given)> = Vec::new();
         // A value may bring keys of its own, as a ranking does: what has no place yet waits.
         while !pending.is_empty() {
@@ -235,15 +269,11 @@ impl Layers {
         }
         for (path, given) in &paths_given {
             if lookup(&table, path).is_none() {
-                let error = unknown(path, row, &paths(&table));
+                let error = unknown(&given.key, row, &paths(&table));
                 return Err(error.from(&given.source));
             }
         }
         let config: Config = table.try_into().map_err(type_error)?;
-        if config.format != FORMAT {
-            let found = config.format;
-            return Err(ConfigError::Format { found, expected: FORMAT });
-        }
         config.validate()?;
         Ok(config)
     }
@@ -271,8 +301,14 @@ fn parse(text: &str, source: Option<&str>) -> Result<Vec<Given>, ConfigError> {
     })?;
     old::translate(&mut table);
     let source = source.map(str::to_owned);
-    let given = leaves(&table, "").into_iter();
-    let given = given.map(|(key, value)| Given { key, value, bare: false, source: source.clone() });
+    let of = table.get("algorithm").and_then(Value::as_str).map(str::to_owned);
+    let given = leaves(&table, "").into_iter().map(|(key, value)| Given {
+        key,
+        value,
+        bare: false,
+        source: source.clone(),
+        of: of.clone(),
+    });
     Ok(given.collect())
 }
 
@@ -290,7 +326,8 @@ fn unknown(key: &str, row: &dyn Row, known: &[String]) -> ConfigError {
         let (algorithm, keys) = (row.name(), known().collect::<Vec<_>>().join(", "));
         return ConfigError::DoesNotApply { key: key.into(), algorithm, keys };
     }
-    ConfigError::UnknownKey { key: key.into(), hint: hint(key, known()) }
+    let hint = old::renamed(key).unwrap_or_else(|| hint(key, known()));
+    ConfigError::UnknownKey { key: key.into(), hint }
 }
 
 /// Whole numbers and numbers with a fraction stand for each other where the value allows it:

@@ -101,7 +101,7 @@ fn a_value_may_bring_keys_of_its_own() {
     let config = built(&["ranking=reward"]).unwrap();
     assert_eq!(config.sections, built(&["algorithm=bc"]).unwrap().sections);
     let error = built(&["pf=0.3", "ranking=reward"]).unwrap_err();
-    assert!(error.starts_with("key 'evolution.pf' does not apply to ecrl"), "{error}");
+    assert!(error.starts_with("key 'pf' does not apply to ecrl"), "{error}");
 }
 
 #[test]
@@ -158,6 +158,41 @@ fn mistakes_are_told_by_key() {
     let message = in_file("[sca]\nalpha = 1\n").unwrap_err().to_string();
     assert_eq!(message, "a.toml: unknown key 'sca.alpha': did you mean 'sac.alpha'?");
     assert!(in_file("alpha = 1").is_err(), "bare names are for assignments");
+    let message = in_file("format = 3\nnew = 1").unwrap_err().to_string();
+    assert!(message.starts_with("a.toml: a configuration of format 3; expected 2"), "{message}");
+    for (key, new) in [("layers=[8]", "ppo.hidden"), ("ppo.discount=0.9", "ppo.gamma")] {
+        let message = built(&["algorithm=ppo", key]).unwrap_err();
+        assert!(message.ends_with(&format!("it is called '{new}' now")), "{message}");
+    }
+}
+
+#[test]
+fn of_a_file_of_another_algorithm_what_is_its_own_counts() {
+    let ecrl = built(&["batch=64", "seed=3"]).unwrap();
+    let with = |assignments: &[&str]| {
+        let mut layers = Layers::default();
+        layers.file("config.toml", &ecrl.to_toml()).unwrap();
+        assignments.iter().try_for_each(|text| layers.assign(text)).unwrap();
+        layers.build().map_err(|e| e.to_string())
+    };
+    // erl is erl, not ecrl by another name.
+    let erl = with(&["algorithm=erl"]).unwrap();
+    assert_eq!((erl.changes(), erl.seed), (vec!["batch=64".to_owned()], 3));
+    let error = with(&["algorithm=ppo"]).unwrap_err();
+    assert!(error.starts_with("config.toml: key 'sac.batch' does not apply to ppo"), "{error}");
+    assert_eq!(with(&[]).unwrap(), ecrl);
+}
+
+#[test]
+fn differences_are_told_in_words() {
+    let (a, b) = (built(&["batch=64", "steps=5"]).unwrap(), built(&["ranking=reward"]).unwrap());
+    let expected = [
+        "sac.batch is 64, not 512",
+        "evolution.ranking is \"stochastic\", not \"reward\"",
+        "evolution.pf is 0.45, not unset",
+    ];
+    assert_eq!(a.differences(&b), expected);
+    assert!(a.differences(&a).is_empty());
 }
 
 #[test]
@@ -205,4 +240,9 @@ fn whole_files_of_the_first_format_are_read() {
     let ecrl = ["hidden=[32,32]", "lambda=0.25", "learning_starts=4000", "pf=0.3", "population=8"];
     assert_eq!(read("ecrl"), ecrl);
     assert_eq!(read("ipo"), ["barrier=20.0", "batch=32", "gamma=0.9", "hidden=[16,16]"]);
+    // A slip in one is told as any other.
+    let mut layers = Layers::default();
+    layers.toml(&old.replace("ALGORITHM", "ipo").replace("batch = 512", "bacth = 512")).unwrap();
+    let message = layers.build().unwrap_err().to_string();
+    assert!(message.starts_with("unknown key 'sac.bacth'"), "{message}");
 }

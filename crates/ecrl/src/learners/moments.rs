@@ -1,11 +1,9 @@
 //! Running mean and variance, for normalising what comes in.
 
-use serde::{Deserialize, Serialize};
-
 use crate::state::{StateError, Walk};
 
 /// Running mean and variance of each of several numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Moments {
     count: f64,
     /// Of each number.
@@ -47,9 +45,9 @@ impl Moments {
 
     /// Walks the moments under a name.
     pub fn walk(&mut self, name: &str, walk: &mut Walk) -> Result<(), StateError> {
-        walk.fitting(name, self, "moments of as many numbers", |a, b| {
-            a.mean.len() == b.mean.len() && a.variance.len() == b.mean.len()
-        })
+        walk.plain(&format!("{name}.count"), &mut self.count)?;
+        walk.numbers(&format!("{name}.mean"), &mut self.mean)?;
+        walk.numbers(&format!("{name}.variance"), &mut self.variance)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::state::{StateError, Walk};
 
 /// What was played and is being learnt from, step after step, environment after environment.
 ///
-/// A signal is what a critic predicts the sum of: the reward, and for IPO each cost.
+/// A signal is what a critic predicts the sum of: the reward, and where they have critics each cost.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {
     /// Observations as they came.
@@ -46,12 +46,18 @@ impl Batch {
         self.signals.iter_mut().zip(other.signals).for_each(|(all, more)| all.extend(more));
     }
 
-    /// Walks every number, given how many an observation and an action have.
-    pub fn walk(&mut self, walk: &mut Walk, obs: usize, actions: usize) -> Result<(), StateError> {
+    /// Walks every number, given how many an observation and an action have, and how many signals
+    /// there are once anything was played.
+    pub fn walk(
+        &mut self,
+        walk: &mut Walk,
+        [obs, actions, expected]: [usize; 3],
+    ) -> Result<(), StateError> {
         let mut size = (self.rows(), self.signals.len());
         let (rows, signals) = walk.peek("batch.size", size)?;
-        walk.fitting("batch.size", &mut size, "rows that fit in memory", |(rows, signals), _| {
-            rows.checked_mul(obs + actions + signals).is_some() && *signals <= 1000
+        walk.fitting("batch.size", &mut size, "rows of these signals", |(rows, signals), _| {
+            let fits = rows.checked_mul(obs.max(actions)).is_some() && *signals == expected;
+            if *rows == 0 { *signals == 0 } else { fits }
         })?;
         for (name, width, numbers) in [
             ("obs", obs, &mut self.obs),

@@ -33,9 +33,11 @@ impl ConstraintBuffer {
         (0..count).map(|_| &self.episodes[rng.random_range(0..self.episodes.len())][..]).collect()
     }
 
-    /// Whether every episode has so many values.
-    pub fn has_width(&self, constraints: usize) -> bool {
-        self.episodes.iter().all(|values| values.len() == constraints)
+    /// Whether another could stand here, with so many values for each episode.
+    pub fn fits(&self, other: &Self, constraints: usize) -> bool {
+        self.capacity == other.capacity
+            && self.episodes.len() <= self.capacity
+            && self.episodes.iter().all(|values| values.len() == constraints)
     }
 }
 

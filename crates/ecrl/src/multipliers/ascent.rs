@@ -47,8 +47,7 @@ impl Ascent {
 
     /// Walks the multipliers under a name.
     pub fn walk_as(&mut self, name: &str, walk: &mut Walk) -> Result<(), StateError> {
-        let same = |a: &Vec<f64>, b: &Vec<f64>| a.len() == b.len();
-        walk.fitting(name, &mut self.lambda, "a multiplier for each constraint", same)
+        walk.numbers(name, &mut self.lambda)
     }
 }
 

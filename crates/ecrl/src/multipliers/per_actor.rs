@@ -66,8 +66,8 @@ impl Multipliers for PerActor {
         walk.fitting(
             "constraint_buffer",
             &mut self.buffer,
-            "values of as many constraints",
-            |b, _| b.has_width(constraints),
+            "values of as many constraints, and as many episodes",
+            |b, own| b.fits(own, constraints),
         )
     }
 }

@@ -254,7 +254,8 @@ impl Ppo {
         }
         self.observations.walk("observations", walk)?;
         self.returns.walk("returns", walk)?;
-        self.batch.walk(walk, self.observations.mean.len(), actions)
+        let sizes = [self.observations.mean.len(), actions, self.critics.len()];
+        self.batch.walk(walk, sizes)
     }
 }
 

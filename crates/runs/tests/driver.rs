@@ -1,0 +1,166 @@
+//! A run driven as a program of one's own would.
+
+use std::path::{Path, PathBuf};
+
+use cmdp::{Constraint, Env, PointMass};
+use ecrl::algorithms::ALGORITHMS;
+use ecrl::config::{Config, Layers};
+use ecrl::metrics::Record;
+use ecrl::trainer::Trainer;
+use runs::driver::{Every, Observer, Options, Run};
+use runs::experiment::{self, Event, Experiment, JobState};
+use runs::grid::{Grid, Tasks};
+use runs::read;
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ecrl-driver-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn make(_: &Config) -> Result<Box<dyn Env>, cmdp::ConstraintError> {
+    let constraints = Constraint::parse_all(&["force<=0.1"], &PointMass::COSTS)?;
+    Ok(Box::new(PointMass::new(constraints)?))
+}
+
+fn config(algorithm: &str) -> Config {
+    let mut layers = Layers::default();
+    layers.set("algorithm", algorithm).set("steps", 1500).set("test.every", 0);
+    let on_policy = layers.build().unwrap().sections.contains_key("ppo");
+    let values = match on_policy {
+        true => "[ppo]\nhidden = [8]\ncollect = 500\nbatch = 50\nepochs = 2\n",
+        false => "[sac]\nhidden = [8]\nbatch = 16\n[learner]\nlearning_starts = 300\n",
+    };
+    layers.toml(values).unwrap();
+    layers.build().unwrap()
+}
+
+fn options() -> Options {
+    Options { threads: 2, checkpoint_every: Every::Generations(100), force: false }
+}
+
+/// Stops a run after so many calls of `progress`.
+#[derive(Default)]
+struct Stopper {
+    left: usize,
+    generations: usize,
+    warnings: Vec<String>,
+}
+
+impl Observer for Stopper {
+    fn progress(&mut self, _: u64) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    fn generation(&mut self, _: &Record, _: &Trainer) {
+        self.generations += 1;
+    }
+
+    fn warning(&mut self, text: &str) {
+        self.warnings.push(text.into());
+    }
+
+    fn should_stop(&self) -> bool {
+        self.left == 0
+    }
+}
+
+/// What a run leaves behind that must not depend on when it was stopped.
+fn lasting(run: &Path) -> (Vec<Record>, [Vec<u8>; 2]) {
+    let records = read::metrics(run).unwrap().into_iter().map(Record::without_times).collect();
+    let files = ["policy.safetensors", "best.safetensors"];
+    (records, files.map(|name| std::fs::read(run.join(name)).unwrap()))
+}
+
+#[test]
+fn every_algorithm_stopped_at_once_and_again_ends_as_if_it_had_not_been() {
+    for row in ALGORITHMS {
+        let (whole, stopped) = (Folder::new("whole"), Folder::new("stopped"));
+        let mut run = Run::create(config(row.name()), &whole.0, &options(), make).unwrap();
+        run.train(&mut ()).unwrap();
+        // Before the first step, in the midst, and to the end.
+        for left in [0, 1, 17, usize::MAX] {
+            let mut run =
+                Run::create_or_resume(config(row.name()), &stopped.0, &options(), make).unwrap();
+            let mut observer = Stopper { left, ..Stopper::default() };
+            run.train(&mut observer).unwrap();
+            assert_eq!(run.trainer().is_done(), left == usize::MAX, "{}", row.name());
+            assert!(observer.warnings.is_empty(), "{:?}", observer.warnings);
+        }
+        assert!(lasting(&stopped.0) == lasting(&whole.0), "{}", row.name());
+    }
+}
+
+#[test]
+fn a_run_of_other_values_is_not_gone_on_with() {
+    let folder = Folder::new("other");
+    let mut run = Run::create(config("sac"), &folder.0, &options(), make).unwrap();
+    let mut observer = Stopper { left: usize::MAX, ..Stopper::default() };
+    run.train(&mut observer).unwrap();
+    assert!(observer.generations > 3);
+    drop(run);
+    let other = Config { seed: 1, ..config("sac") };
+    let error = Run::create_or_resume(other, &folder.0, &options(), make).unwrap_err().to_string();
+    assert!(error.ends_with("holds a run with other values: seed is 1, not 0"), "{error}");
+    let longer = Config { steps: 3000, ..config("sac") };
+    let mut run = Run::create_or_resume(longer, &folder.0, &options(), make).unwrap();
+    assert!(run.resumed_at().unwrap() >= 1500);
+    run.train(&mut ()).unwrap();
+    assert!(run.trainer().env_steps() >= 3000);
+    drop(run);
+    std::fs::write(folder.0.join("config.toml"), "steps = [").unwrap();
+    let error = Run::create_or_resume(config("sac"), &folder.0, &options(), make).unwrap_err();
+    assert!(error.to_string().contains("not valid TOML"), "{error}");
+}
+
+struct Any;
+
+impl Tasks for Any {
+    fn usual_constraints(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn resolve(&self, _: &mut Config) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Failures(Vec<String>);
+
+impl experiment::Observer for Failures {
+    fn event(&mut self, event: &Event) {
+        if let Event::Failed(name, reason) = event {
+            self.0.push(format!("{name}: {reason}"));
+        }
+    }
+}
+
+#[test]
+fn an_experiment_tells_of_runs_that_fail() {
+    let folder = Folder::new("experiment");
+    let grid = Grid::parse("tasks = ['a']\nalgorithms = ['sac', 'ppo']\nseeds = 2").unwrap();
+    let program = Path::new("/bin/false");
+    let mut experiment =
+        Experiment::new(grid.jobs(&Any).unwrap(), &folder.0, program, 3, 2).unwrap();
+    assert_eq!((experiment.slots, experiment.threads_each), (3, 1));
+    let mut observer = Failures::default();
+    experiment.run(&mut observer).unwrap();
+    assert_eq!(experiment.count(|state| matches!(state, JobState::Failed(_))), 4);
+    assert_eq!(observer.0.len(), 4);
+    let expected = "a-sac-0: it said nothing (exit status: 1)";
+    assert!(observer.0.iter().any(|text| text == expected), "{:?}", observer.0);
+    assert_eq!(experiment.first_failure().unwrap().0, "a-sac-0");
+    assert_eq!(experiment.seconds_left(), Some(0.0));
+}
