@@ -40,7 +40,8 @@ impl Env for Room {
 
     fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
         // What is not a number is taken for "off".
-        let heat = f64::from(action[0].max(-1.0).min(1.0) + 1.0) / 2.0;
+        let wanted = if action[0].is_nan() { -1.0 } else { action[0].clamp(-1.0, 1.0) };
+        let heat = f64::from(wanted + 1.0) / 2.0;
         self.temperature += 3.0 * heat - 0.05 * self.temperature;
         self.steps += 1;
         obs[0] = self.temperature - 20.0;
