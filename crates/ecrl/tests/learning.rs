@@ -148,6 +148,20 @@ fn ipo_keeps_the_constraint_and_ppo_earns_more_by_breaking_it() {
     }
 }
 
+#[test]
+fn ppo_lag_keeps_the_constraint_with_a_multiplier_that_finds_its_level() {
+    let (lag, log) = train(config("ppo-lag", &[ON_POLICY]), 2);
+    let last = log.last().unwrap();
+    assert!(get(last, &FEASIBLE), "{last:?}");
+    assert!(lag.best().unwrap().result.reward > 0.6 * CONSTRAINED, "{:?}", lag.best());
+    let lambda = |g: &Record| get(g, &LAMBDA_LEARNER)[0];
+    assert!(lambda(&log[0]) > 0.3, "it starts beyond the threshold: {:?}", log[0]);
+    for g in &log[2 * log.len() / 3..] {
+        assert!((0.01..10.0).contains(&lambda(g)), "{g:?}");
+        assert!(get(g, &ROLLOUT_COST)[0] < 0.13, "{g:?}");
+    }
+}
+
 /// A run cut short, for tests that do not need to learn.
 fn short(algorithm: &str) -> Config {
     let values: &[&str] = match algorithm {

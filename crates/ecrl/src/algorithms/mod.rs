@@ -5,6 +5,7 @@ mod ecrl;
 pub(crate) mod ipo;
 pub(crate) mod on_policy;
 pub(crate) mod ppo;
+mod ppo_lag;
 mod sac;
 
 use crate::algorithm::Row;
@@ -23,6 +24,7 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &sac::SAC,
     &ipo::IPO,
     &ppo::PPO,
+    &ppo_lag::PPO_LAG,
 ];
 
 /// The algorithm where none is named.
