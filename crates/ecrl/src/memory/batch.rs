@@ -122,4 +122,34 @@ mod tests {
         // δ: 1+10-10, 2-20, 3+20-30, 4+4-40, 5+4.5-50; then A_t = δ_t + A_{t+1}/4 within an episode.
         assert_eq!(found, [1.0 - 4.5, -18.0, -7.0 - 8.0, -32.0, -40.5]);
     }
+
+    #[test]
+    fn a_batch_of_another_shape_is_refused_and_changes_nothing() {
+        let played = || Batch {
+            obs: vec![1.0, 2.0],
+            next_obs: vec![3.0, 4.0],
+            draws: vec![5.0],
+            terminated: vec![0.0],
+            last: vec![1.0],
+            log_prob: vec![0.5],
+            signals: vec![vec![6.0]],
+            values: vec![vec![7.0]],
+            advantages: vec![vec![8.0]],
+            returns: vec![vec![9.0]],
+        };
+        let (mut first, sizes) = (played(), [2, 1, 1]);
+        let store = Walk::save(|walk| first.walk(walk, sizes)).unwrap();
+        let mut second = Batch::default();
+        Walk::load(&store, |walk| second.walk(walk, sizes)).unwrap();
+        assert_eq!(second, played());
+        for size in [(1u64, 0u64), (1, 2), (0, 1), (1, u64::MAX), (u64::MAX, 1), (2, 1)] {
+            let mut bytes = Vec::new();
+            ciborium::into_writer(&size, &mut bytes).unwrap();
+            let mut crafted = store.clone();
+            crafted.add_bytes("batch.size", bytes);
+            let mut third = Batch::default();
+            assert!(Walk::load(&crafted, |walk| third.walk(walk, sizes)).is_err(), "{size:?}");
+            assert_eq!(third, Batch::default());
+        }
+    }
 }
