@@ -23,6 +23,9 @@ use crate::metrics::{
 use crate::population::census::Census;
 use crate::state::{StateError, Walk};
 
+/// Why an environment cannot be made, whatever it is.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Training that cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
@@ -31,7 +34,7 @@ pub enum TrainError {
     Config(#[from] ConfigError),
     /// An environment that cannot be made.
     #[error(transparent)]
-    Env(Box<dyn std::error::Error + Send + Sync>),
+    Env(BoxError),
     /// Threads cannot be had.
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
@@ -99,14 +102,11 @@ impl std::fmt::Debug for Trainer {
 impl Trainer {
     /// A run of `config` on `threads` threads, in as many environments as `make` makes. The task's
     /// name and constraints are those of the environments, whatever the configuration says.
-    pub fn new<E>(
+    pub fn new<E: Into<BoxError>>(
         mut config: Config,
         threads: usize,
         mut make: impl FnMut() -> Result<Box<dyn Env>, E>,
-    ) -> Result<Self, TrainError>
-    where
-        E: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    ) -> Result<Self, TrainError> {
         config.validate()?;
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let mut make = || make().map_err(|error| TrainError::Env(error.into()));

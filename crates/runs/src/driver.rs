@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use cmdp::Env;
 use ecrl::config::Config;
 use ecrl::metrics::{GENERATION, NEW_BEST, Record};
-use ecrl::trainer::{TrainError, Trainer};
+use ecrl::trainer::{BoxError, TrainError, Trainer};
 
 use crate::checkpoint::{CheckpointError, Checkpoints};
 use crate::directory::{BEST, POLICY, RunDir, RunError};
@@ -139,15 +139,12 @@ pub struct Run {
 
 impl Run {
     /// A new run in a folder, in environments that `make` makes for its configuration.
-    pub fn create<E>(
+    pub fn create<E: Into<BoxError>>(
         config: Config,
         path: &Path,
         options: &Options,
         make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
-    ) -> Result<Self, DriveError>
-    where
-        E: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    ) -> Result<Self, DriveError> {
         let trainer = trainer(config, options, make)?;
         let constraints = &trainer.spec().constraints;
         let directory = RunDir::create(path, trainer.config(), constraints, options.force)?;
@@ -164,15 +161,12 @@ impl Run {
     }
 
     /// Goes on with the run in a folder from its last checkpoint, to more steps if asked for.
-    pub fn resume<E>(
+    pub fn resume<E: Into<BoxError>>(
         path: &Path,
         steps: Option<u64>,
         options: &Options,
         make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
-    ) -> Result<Self, DriveError>
-    where
-        E: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    ) -> Result<Self, DriveError> {
         let mut config = read::config(path)?;
         let lock = Lock::take(path)?;
         let before = config.steps;
@@ -206,15 +200,12 @@ impl Run {
     }
 
     /// Goes on with the run in a folder, or begins it where there is none.
-    pub fn create_or_resume<E>(
+    pub fn create_or_resume<E: Into<BoxError>>(
         config: Config,
         path: &Path,
         options: &Options,
         make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
-    ) -> Result<Self, DriveError>
-    where
-        E: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    ) -> Result<Self, DriveError> {
         let there = match read::config(path) {
             Err(RunError::Missing(_)) => return Self::create(config, path, options, make),
             _ if options.force => return Self::create(config, path, options, make),
@@ -329,14 +320,11 @@ impl Run {
     }
 }
 
-fn trainer<E>(
+fn trainer<E: Into<BoxError>>(
     config: Config,
     options: &Options,
     mut make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
-) -> Result<Trainer, TrainError>
-where
-    E: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+) -> Result<Trainer, TrainError> {
     let asked = config.clone();
     Trainer::new(config, options.threads, || make(&asked))
 }

@@ -237,15 +237,15 @@ impl Layers {
             Some(name) => parse(row.preset(name)?, None)?,
         };
         let mut table = Config::new(name)?.table();
-        let usual = |given: &Given| match given.of.as_deref().filter(|of| *of != name) {
-            None => false,
-            Some(of) => Config::new(of).is_ok_and(|defaults| {
-                let usual = lookup(&defaults.table(), &given.key).cloned();
-                given.key == "algorithm"
-                    || usual.as_ref() == Some(&fitting(given.value.clone(), usual.as_ref()))
-            }),
+        // What a whole file says that its algorithm would have had anyway.
+        let usual = |given: &Given| {
+            let defaults = given.of.as_deref().and_then(|of| Config::new(of).ok());
+            let usual = defaults.and_then(|c| lookup(&c.table(), &given.key).cloned());
+            usual.as_ref() == Some(&fitting(given.value.clone(), usual.as_ref()))
         };
-        let given = preset.iter().chain(&self.given).filter(|given| !usual(given));
+        let other = |given: &Given| given.of.as_deref().is_some_and(|of| of != name);
+        let given = preset.iter().chain(&self.given);
+        let given = given.filter(|g| !other(g) || !(g.key == "algorithm" || usual(g)));
         let mut pending: Vec<&Given> = given.collect();
         let mut paths_given: Vec<(String, &Given)> = Vec::new();
         // A value may bring keys of its own, as a ranking does: what has no place yet waits.
@@ -268,7 +268,7 @@ impl Layers {
             pending = waiting;
         }
         for (path, given) in &paths_given {
-            if lookup(&table, path).is_none() {
+            if lookup(&table, path).is_none() && !usual(given) {
                 let error = unknown(&given.key, row, &paths(&table));
                 return Err(error.from(&given.source));
             }

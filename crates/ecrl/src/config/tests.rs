@@ -181,6 +181,9 @@ fn of_a_file_of_another_algorithm_what_is_its_own_counts() {
     let error = with(&["algorithm=ppo"]).unwrap_err();
     assert!(error.starts_with("config.toml: key 'sac.batch' does not apply to ppo"), "{error}");
     assert_eq!(with(&[]).unwrap(), ecrl);
+    // Another ranking needs no pf, which the file names only because it names everything.
+    let reward = with(&["ranking=reward"]).unwrap();
+    assert_eq!(reward.changes(), ["batch=64", "ranking=\"reward\""]);
 }
 
 #[test]
