@@ -159,9 +159,13 @@ impl Trainer {
         self.context.grad_steps
     }
 
-    /// Environment steps of the generations that were learnt from.
+    /// Environment steps that were learnt from, in the current generation as far as it has come.
     pub fn learnt_steps(&self) -> u64 {
-        self.learnt_steps
+        let rest = |pending: &Pending| match pending.updates {
+            0 => 0,
+            updates => pending.steps.saturating_mul(updates.saturating_sub(pending.done)) / updates,
+        };
+        self.learnt_steps - self.pending.as_ref().map_or(0, rest).min(self.learnt_steps)
     }
 
     /// Whether the current generation is the last.

@@ -303,10 +303,15 @@ fn a_run_paused_anywhere_ends_as_if_it_had_not_been() {
         });
         match brought.unwrap() {
             Some(generation) => generations.push(generation),
-            None => pauses += 1,
+            None => {
+                // One update a step: steps learnt from are updates done.
+                assert_eq!(paused.learnt_steps(), paused.grad_steps());
+                pauses += 1;
+            }
         }
     }
     assert!(pauses > 5, "{pauses}");
+    assert_eq!(paused.learnt_steps(), whole.learnt_steps());
     assert_eq!(without_times(generations), without_times(log));
     assert_eq!(paused.actor(), whole.actor());
 }
