@@ -1,6 +1,7 @@
 //! How actors are ranked and varied.
 
 pub mod census;
+pub mod operators;
 pub mod ranking;
 pub mod variation;
 
