@@ -68,7 +68,6 @@ pub fn algorithms(name: Option<&str>, output: &mut impl Write) -> Result<(), Fai
     };
     let row = algorithms::find(name)?;
     writeln!(output, "{name}: {}\n\npresets (--preset)", row.description())?;
-    writeln!(output, "  {:<12}the values below", "paper")?;
     for preset in row.presets() {
         writeln!(output, "  {:<12}{}", preset.name, preset.help)?;
     }

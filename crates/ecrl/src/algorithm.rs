@@ -95,9 +95,16 @@ pub struct Preset {
     pub name: &'static str,
     /// What it is for, in one line.
     pub help: &'static str,
-    /// The values.
-    pub toml: &'static str,
+    /// The values, in parts that presets may share.
+    pub toml: &'static [&'static str],
 }
+
+/// The usual values of an algorithm of the paper.
+pub const PAPER: Preset = Preset {
+    name: "paper",
+    help: "the usual values: what the paper says, or leaves open",
+    toml: &[],
+};
 
 /// One row of the table: an algorithm with its usual values. Several rows may share an algorithm.
 pub struct Definition<A: Build> {
@@ -107,7 +114,7 @@ pub struct Definition<A: Build> {
     pub description: &'static str,
     /// The usual values.
     pub defaults: fn() -> A::Section,
-    /// Other values, by name.
+    /// Values by name.
     pub presets: &'static [Preset],
 }
 
@@ -117,7 +124,7 @@ pub trait Row: Sync {
     fn name(&self) -> &'static str;
     /// What it is, in one line.
     fn description(&self) -> &'static str;
-    /// The values it brings by name, beside the usual ones, which are called `paper`.
+    /// The values it brings by name.
     fn presets(&self) -> &'static [Preset];
     /// What it records, beside what every run does.
     fn metrics(&self) -> Vec<&'static About>;
@@ -135,11 +142,11 @@ pub trait Row: Sync {
     fn build(&self, config: &Config, setup: Setup) -> Result<Box<dyn Algorithm>, TrainError>;
 
     /// The values of a preset.
-    fn preset(&self, name: &str) -> Result<&'static str, ConfigError> {
+    fn preset(&self, name: &str) -> Result<&'static [&'static str], ConfigError> {
         let found = self.presets().iter().find(|preset| preset.name == name);
         found.map(|preset| preset.toml).ok_or_else(|| {
-            let names = ["paper"].into_iter().chain(self.presets().iter().map(|p| p.name));
-            let known = names.collect::<Vec<_>>().join(", ");
+            let names: Vec<&str> = self.presets().iter().map(|preset| preset.name).collect();
+            let known = names.join(", ");
             ConfigError::UnknownPreset { algorithm: self.name(), name: name.into(), known }
         })
     }

@@ -9,7 +9,8 @@
 //!
 //! log σ is clamped to [-20, 2]; where the clamp holds it, no gradient passes.
 
-const LOG_SIGMA: std::ops::RangeInclusive<f32> = -20.0..=2.0;
+/// Where log σ is held.
+pub const LOG_SIGMA: std::ops::RangeInclusive<f32> = -20.0..=2.0;
 const LOG_SQRT_2PI: f32 = 0.918_938_5;
 const LN_2: f32 = std::f32::consts::LN_2;
 
@@ -75,7 +76,8 @@ pub fn act(head: &[f32], noise: Option<&[f32]>, action: &mut [f32]) {
     }
 }
 
-fn clamp(log_sigma: f32) -> f32 {
+/// log σ, held in its range.
+pub fn clamp(log_sigma: f32) -> f32 {
     log_sigma.clamp(*LOG_SIGMA.start(), *LOG_SIGMA.end())
 }
 

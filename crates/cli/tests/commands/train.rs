@@ -180,7 +180,10 @@ fn bad_training_input_gets_one_line_and_writes_nothing() {
             &["ant", "--algo", "erl", "--set", "lambda=0.1"],
             "key 'lambda' does not apply to erl: expected one of task, algorithm, ",
         ),
-        (&["ant", "--preset", "best"], "ecrl has no preset 'best': expected one of paper, quick"),
+        (
+            &["ant", "--preset", "best"],
+            "ecrl has no preset 'best': expected one of paper, authors, quick",
+        ),
         (&["ant", "--lambda", "-1"], "multipliers.lambda is -1; expected a number from 0 on"),
         (&["ant", "--out", torn.path()], &file_message),
         (

@@ -17,19 +17,21 @@ use cmdp::Constraint;
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Algorithm, Build, Collected, Definition, Setup};
+use crate::algorithm::{Algorithm, Build, Collected, Definition, PAPER, Preset, Setup};
 use crate::collect::episodes::{Rollout, constraint_values, mean_costs};
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
-use crate::learners::off_policy::{self, LearnerConfig, OffPolicy, ReplayConfig};
+use crate::learners::off_policy::{
+    self, AUTHORS, AUTHORS_LEARNER, LearnerConfig, OffPolicy, QUICK, ReplayConfig,
+};
 use crate::learners::sac::{Sac, SacConfig};
 use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Metric, Record, UNSTABLE};
-use crate::multipliers::{LAMBDA_LEARNER, Multipliers, Rule};
-use crate::population::EvolutionConfig;
+use crate::multipliers::{AUTHORS_ASCENT, LAMBDA_LEARNER, Multipliers, Rule};
 use crate::population::census::{Census, Fate, Fates, Individual};
 use crate::population::ranking::Ranking;
 use crate::population::variation::{Descent, Origin, vary};
+use crate::population::{Champion, EvolutionConfig};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
@@ -38,46 +40,76 @@ const fn row(
     name: &'static str,
     description: &'static str,
     defaults: fn() -> EcrlSection,
+    presets: &'static [Preset],
 ) -> Definition<Evolution> {
-    Definition { name, description, defaults, presets: off_policy::PRESETS }
+    Definition { name, description, defaults, presets }
 }
+
+/// The presets of a row: what the authors' code does differently depends on its parts.
+macro_rules! presets {
+    ($($more:expr),*) => {
+        &[
+            PAPER,
+            Preset {
+                toml: &[AUTHORS_LEARNER, "[evolution]\nchampion = \"reward\"\n", $($more),*],
+                ..AUTHORS
+            },
+            QUICK,
+        ]
+    };
+}
+
+const AUTHORS_RANKING: &str = "[evolution]\npf = 0.5\nearly_stop = false\n";
 
 /// `ecrl`
 pub static ECRL: Definition<Evolution> = row(
     "ecrl",
     "the paper: stochastic ranking, and multipliers fed by a constraint buffer",
     || EcrlSection::new(Ranking::stochastic(), Rule::per_actor()),
+    presets![AUTHORS_RANKING, AUTHORS_ASCENT],
 );
 /// `erl`
-pub static ERL: Definition<Evolution> =
-    row("erl", "evolution and SAC by reward alone (Khadka & Tumer, 2018)", || {
-        EcrlSection::new(Ranking::Reward, Rule::None)
-    });
+pub static ERL: Definition<Evolution> = row(
+    "erl",
+    "evolution and SAC by reward alone (Khadka & Tumer, 2018)",
+    || EcrlSection::new(Ranking::Reward, Rule::None),
+    presets![],
+);
 /// `erl-shaped`
-pub static ERL_SHAPED: Definition<Evolution> =
-    row("erl-shaped", "erl with a fixed penalty, --lambda", || {
-        EcrlSection::new(Ranking::Reward, Rule::fixed())
-    });
+pub static ERL_SHAPED: Definition<Evolution> = row(
+    "erl-shaped",
+    "erl with a fixed penalty, --lambda",
+    || EcrlSection::new(Ranking::Reward, Rule::fixed()),
+    presets![],
+);
 /// `rcpo-erl`
-pub static RCPO_ERL: Definition<Evolution> =
-    row("rcpo-erl", "erl with the learner's adaptive penalty for everyone", || {
-        EcrlSection::new(Ranking::Reward, Rule::ascent())
-    });
+pub static RCPO_ERL: Definition<Evolution> = row(
+    "rcpo-erl",
+    "erl with the learner's adaptive penalty for everyone",
+    || EcrlSection::new(Ranking::Reward, Rule::ascent()),
+    presets![AUTHORS_ASCENT],
+);
 /// `sr`
-pub static SR: Definition<Evolution> =
-    row("sr", "ablation: stochastic ranking without penalties", || {
-        EcrlSection::new(Ranking::stochastic(), Rule::None)
-    });
+pub static SR: Definition<Evolution> = row(
+    "sr",
+    "ablation: stochastic ranking without penalties",
+    || EcrlSection::new(Ranking::stochastic(), Rule::None),
+    presets![AUTHORS_RANKING],
+);
 /// `sr-shaped`
-pub static SR_SHAPED: Definition<Evolution> =
-    row("sr-shaped", "ablation: stochastic ranking with a fixed penalty, --lambda", || {
-        EcrlSection::new(Ranking::stochastic(), Rule::fixed())
-    });
+pub static SR_SHAPED: Definition<Evolution> = row(
+    "sr-shaped",
+    "ablation: stochastic ranking with a fixed penalty, --lambda",
+    || EcrlSection::new(Ranking::stochastic(), Rule::fixed()),
+    presets![AUTHORS_RANKING],
+);
 /// `bc`
-pub static BC: Definition<Evolution> =
-    row("bc", "ablation: the constraint buffer's multipliers without stochastic ranking", || {
-        EcrlSection::new(Ranking::Reward, Rule::per_actor())
-    });
+pub static BC: Definition<Evolution> = row(
+    "bc",
+    "ablation: the constraint buffer's multipliers without stochastic ranking",
+    || EcrlSection::new(Ranking::Reward, Rule::per_actor()),
+    presets![AUTHORS_ASCENT],
+);
 
 static POPULATION_REWARD_MEAN: Metric<f64> = Metric::new(
     "population_reward_mean",
@@ -142,6 +174,8 @@ pub struct Evolution {
     config: EvolutionConfig,
     learner: OffPolicy,
     population: Vec<Mlp>,
+    /// The champion of the last generation, as it was before variation.
+    champion: Mlp,
     multipliers: Box<dyn Multipliers>,
     progress: Progress,
 }
@@ -163,6 +197,7 @@ struct Progress {
 
 impl Build for Evolution {
     type Section = EcrlSection;
+    const STATE_VERSION: u32 = 2;
 
     fn metrics() -> Vec<&'static About> {
         let own = [
@@ -191,7 +226,8 @@ impl Build for Evolution {
             values: Vec::new(),
             ranked: Vec::new(),
         };
-        Ok(Self { config, learner, population, multipliers, progress })
+        let champion = population[0].clone();
+        Ok(Self { config, learner, population, champion, multipliers, progress })
     }
 }
 
@@ -204,6 +240,19 @@ impl Evolution {
             .collect();
         let mut rng = cmdp::rng(context.key(Stream::Evolution, 0));
         self.config.ranking.order(&rewards, &violations, &mut rng)
+    }
+
+    fn champion_of(&self, played: &[Rollout], ranked: &[usize]) -> usize {
+        let reward = |slot: &usize| played[*slot].episode.reward();
+        match self.config.champion {
+            Champion::Ranking => ranked[0],
+            // Of equals, the first of the ranking.
+            Champion::Reward => *ranked
+                .iter()
+                .rev()
+                .max_by(|a, b| reward(a).total_cmp(&reward(b)))
+                .expect("a population"),
+        }
     }
 
     /// Makes the next population, and notes who was who in this one.
@@ -268,10 +317,11 @@ impl Algorithm for Evolution {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
         let population = context.play_each(&self.population, Stream::Population);
         for (slot, rollout) in population.iter().enumerate() {
-            rollout.remember(&mut self.learner.replay, self.multipliers.of_actor(slot));
+            self.learner.remember(rollout, self.multipliers.of_actor(slot));
         }
         self.note(context, &population, record);
         let ranked = self.rank(context, &population);
+        self.champion = self.population[self.champion_of(&population, &ranked)].clone();
         let fate = self.vary(context, &population, &ranked); // elites stay, the rest change
         record.set_some(&LEARNER_COPY, fate.map(|fate| fate.name().to_owned()));
         let learner = self.learner.play(context, self.multipliers.of_learner(), record);
@@ -306,9 +356,8 @@ impl Algorithm for Evolution {
         self.learner.actor().clone()
     }
 
-    /// An elite: variation has left it as it was ranked.
     fn champion(&self) -> Option<Mlp> {
-        self.progress.ranked.first().map(|&slot| self.population[slot].clone())
+        (!self.progress.ranked.is_empty()).then(|| self.champion.clone())
     }
 
     fn census(&self) -> Option<&Census> {
@@ -328,6 +377,7 @@ impl Algorithm for Evolution {
         for (slot, actor) in self.population.iter_mut().enumerate() {
             walk.net(&format!("population{slot}"), actor)?;
         }
+        walk.net("champion", &mut self.champion)?;
         self.multipliers.walk(walk)?;
         let slots = self.population.len();
         walk.fitting("evolution", &mut self.progress, "a population of this size", |p, _| {
@@ -337,148 +387,4 @@ impl Algorithm for Evolution {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::any::Any;
-
-    use super::*;
-    use crate::config::Layers;
-    use crate::metrics::{CHAMPION_REWARD, ENV_STEPS, GRAD_STEPS};
-    use crate::trainer::Trainer;
-    use cmdp::{Env, PointMass};
-
-    fn evolution(trainer: &Trainer) -> &Evolution {
-        (&*trainer.algorithm as &dyn Any).downcast_ref().unwrap()
-    }
-
-    fn trainer(algorithm: &str, more: &str) -> Trainer {
-        let mut layers = Layers::default();
-        let small = "task = \"point-mass\"\nconstraints = [\"force<=0.1\"]\n";
-        let config = "[sac]\nhidden = [16]\nbatch = 16\n[learner]\nlearning_starts = 500\n";
-        layers.toml(&format!("{small}{config}{more}")).unwrap();
-        layers.set("algorithm", algorithm);
-        let config = layers.build().unwrap();
-        let constraints = Constraint::parse_all(&config.constraints, &PointMass::COSTS).unwrap();
-        let make = || PointMass::new(constraints.clone()).map(|env| Box::new(env) as Box<dyn Env>);
-        Trainer::new(config, 2, make).unwrap()
-    }
-
-    fn step(trainer: &mut Trainer) -> Record {
-        trainer.generation(&mut |_| true).unwrap().unwrap()
-    }
-
-    /// The multipliers stored with transitions from `first` on, each named once, in order.
-    fn stored(trainer: &Trainer, first: usize) -> Vec<f32> {
-        let replay = trainer.replay().unwrap();
-        let mut all: Vec<f32> =
-            (first..replay.len()).map(|i| replay.get(i).multipliers[0]).collect();
-        all.dedup();
-        all
-    }
-
-    fn slots(trainer: &Trainer) -> Vec<Vec<f64>> {
-        (0..10).map(|slot| evolution(trainer).multipliers.of_actor(slot).to_vec()).collect()
-    }
-
-    fn single(lambda: &[Vec<f64>]) -> Vec<f32> {
-        lambda.iter().map(|values| values[0] as f32).collect()
-    }
-
-    #[test]
-    fn every_transition_keeps_the_multiplier_it_was_collected_with() {
-        for algorithm in ["ecrl", "bc"] {
-            let mut trainer = trainer(algorithm, "[multipliers]\neta = 0.1\n");
-            let (mut expected, mut first) = (Vec::new(), Vec::new());
-            for _ in 0..3 {
-                expected.extend(single(&slots(&trainer)));
-                expected.push(evolution(&trainer).multipliers.of_learner()[0] as f32);
-                first.push(slots(&trainer));
-                step(&mut trainer);
-            }
-            assert_eq!(stored(&trainer, 0), expected, "{algorithm}");
-            // Each generation raises the one slot that the learner took.
-            for pair in first.windows(2) {
-                let changed = pair[0].iter().zip(&pair[1]).filter(|(a, b)| a != b).count();
-                assert_eq!(changed, 1, "{algorithm}");
-            }
-            let distinct = &first[0];
-            assert!(distinct.iter().all(|l| (0.0..1.0).contains(&l[0])), "{distinct:?}");
-        }
-    }
-
-    #[test]
-    fn the_other_algorithms_store_one_multiplier_for_all() {
-        for (algorithm, values, expected) in [
-            ("erl", "", 0.0),
-            ("sr", "", 0.0),
-            ("sac", "", 0.0),
-            ("erl-shaped", "[multipliers]\nlambda = 0.25\n", 0.25),
-            ("sr-shaped", "[multipliers]\nlambda = 0.25\n", 0.25),
-        ] {
-            let mut trainer = trainer(algorithm, values);
-            (0..3).for_each(|_| _ = step(&mut trainer));
-            assert_eq!(stored(&trainer, 0), [expected], "{algorithm}");
-        }
-        for algorithm in ["rcpo-erl", "rcpo"] {
-            let mut trainer = trainer(algorithm, "[multipliers]\nlambda = 0.25\neta = 0.1\n");
-            let mut lambda = 0.25;
-            for _ in 0..4 {
-                let first = trainer.replay().unwrap().len();
-                let record = step(&mut trainer);
-                assert_eq!(stored(&trainer, first), [lambda as f32], "{algorithm}");
-                lambda = record.get(&LAMBDA_LEARNER).unwrap()[0];
-            }
-            assert_ne!(lambda, 0.25, "{algorithm}");
-        }
-    }
-
-    #[test]
-    fn the_learner_joins_the_population_every_sync_period_and_never_on_an_elite() {
-        let mut trainer = trainer("ecrl", "[evolution]\nsync_period = 2\n");
-        let mut fates = 0;
-        for n in 1..=30 {
-            let record = step(&mut trainer);
-            let census = evolution(&trainer).progress.census.clone().unwrap();
-            let learners: Vec<&Individual> = census
-                .individuals
-                .iter()
-                .filter(|one| one.descent.origin == Origin::Learner)
-                .collect();
-            // Injected at the end of an even generation, ranked in the odd one that follows.
-            assert_eq!(learners.len(), usize::from(n % 2 == 1 && n > 1), "generation {n}");
-            assert_eq!(record.get(&LEARNER_COPY).is_some(), n % 2 == 1 && n > 1);
-            fates += u64::from(record.get(&LEARNER_COPY).is_some());
-            if n % 2 == 0 {
-                let slot = evolution(&trainer).progress.injected.unwrap();
-                let last = census.individuals.last().unwrap();
-                assert!(!last.elite && last.slot == slot);
-                assert_eq!(
-                    evolution(&trainer).population[slot].params(),
-                    evolution(&trainer).learner.actor().params()
-                );
-            }
-        }
-        let Fates { elite, selected, discarded } = evolution(&trainer).progress.fates;
-        assert_eq!(elite + selected + discarded, fates);
-    }
-
-    #[test]
-    fn the_champion_is_tested_as_it_was_ranked() {
-        let mut trainer = trainer("ecrl", "[test]\nevery = 0\n");
-        for _ in 0..5 {
-            let before = evolution(&trainer).population.clone();
-            let record = step(&mut trainer);
-            let first = evolution(&trainer).census().unwrap().individuals[0].slot;
-            assert_eq!(evolution(&trainer).population[first], before[first]);
-            assert!(record.get(&CHAMPION_REWARD).is_some());
-        }
-    }
-
-    #[test]
-    fn gradient_steps_follow_the_configured_ratio() {
-        let mut trainer = trainer("ecrl", "grad_steps_per_env_step = 0.25\n");
-        let records: Vec<Record> = (0..3).map(|_| step(&mut trainer)).collect();
-        let counted = |metric| records[2].get(metric).unwrap() - records[1].get(metric).unwrap();
-        let (steps, updates): (u64, u64) = (counted(&ENV_STEPS), counted(&GRAD_STEPS));
-        assert_eq!(updates, (steps as f64 / 4.0).round() as u64);
-    }
-}
+mod tests;

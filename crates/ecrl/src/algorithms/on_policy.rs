@@ -55,7 +55,7 @@ pub trait Variant: Objective + Send + Sized + 'static {
 pub static PRESETS: &[Preset] = &[Preset {
     name: "wide",
     help: "networks of 256-256 units instead of 64-64: slower, and what the paper says of all",
-    toml: "[ppo]\nhidden = [256, 256]\n",
+    toml: &["[ppo]\nhidden = [256, 256]\n"],
 }];
 
 /// The learner, the environments it plays in, and what a variant adds.

@@ -10,15 +10,17 @@
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Algorithm, Build, Collected, Definition, Setup};
+use crate::algorithm::{Algorithm, Build, Collected, Definition, PAPER, Preset, Setup};
 use crate::collect::episodes::constraint_values;
 use crate::config::{ConfigError, Section};
 use crate::context::Context;
-use crate::learners::off_policy::{self, LearnerConfig, OffPolicy, ReplayConfig};
+use crate::learners::off_policy::{
+    self, AUTHORS, AUTHORS_LEARNER, LearnerConfig, OffPolicy, QUICK, ReplayConfig,
+};
 use crate::learners::sac::SacConfig;
 use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Record, UNSTABLE};
-use crate::multipliers::{LAMBDA_LEARNER, Multipliers, Rule};
+use crate::multipliers::{AUTHORS_ASCENT, LAMBDA_LEARNER, Multipliers, Rule};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
@@ -27,7 +29,7 @@ pub static RCPO: Definition<Alone> = Definition {
     name: "rcpo",
     description: "SAC with an adaptive penalty, no population (Tessler et al., 2019)",
     defaults: || SacSection::new(Rule::ascent()),
-    presets: off_policy::PRESETS,
+    presets: &[PAPER, Preset { toml: &[AUTHORS_LEARNER, AUTHORS_ASCENT], ..AUTHORS }, QUICK],
 };
 
 /// `sac`
@@ -35,7 +37,7 @@ pub static SAC: Definition<Alone> = Definition {
     name: "sac",
     description: "SAC by reward alone, no population (Haarnoja et al., 2018)",
     defaults: || SacSection::new(Rule::None),
-    presets: off_policy::PRESETS,
+    presets: &[PAPER, Preset { toml: &[AUTHORS_LEARNER], ..AUTHORS }, QUICK],
 };
 
 /// Its configuration.

@@ -50,8 +50,9 @@ pub struct Rollout {
 }
 
 impl Rollout {
-    /// Stores every transition with the multipliers in force.
-    pub fn remember(&self, replay: &mut Replay, multipliers: &[f64]) {
+    /// Stores every transition with the multipliers in force; the last as a terminated one if it was,
+    /// or whatever ended it if `always_terminates`.
+    pub fn remember(&self, replay: &mut Replay, multipliers: &[f64], always_terminates: bool) {
         let steps = self.rewards.len();
         let lambda: Vec<f32> = multipliers.iter().map(|&x| x as f32).collect();
         let obs = self.obs.len() / (steps + 1);
@@ -68,7 +69,7 @@ impl Rollout {
                 costs: row(&self.costs, t, cost),
                 multipliers: &lambda,
                 next_obs: row(&self.obs, t + 1, obs),
-                terminated: self.terminated && t + 1 == steps,
+                terminated: (self.terminated || always_terminates) && t + 1 == steps,
             });
         }
     }

@@ -232,10 +232,9 @@ impl Layers {
                 return Err(error.from(&given.source));
             }
         }
-        let preset = match self.preset.as_deref() {
-            None | Some("paper") => Vec::new(),
-            Some(name) => parse(row.preset(name)?, None)?,
-        };
+        let parts = self.preset.as_deref().map(|name| row.preset(name)).transpose()?;
+        let parts = parts.unwrap_or_default().iter().map(|part| parse(part, None));
+        let preset: Vec<Given> = parts.collect::<Result<Vec<_>, _>>()?.concat();
         let mut table = Config::new(name)?.table();
         // What a whole file says that its algorithm would have had anyway.
         let usual = |given: &Given| {

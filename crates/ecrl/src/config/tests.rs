@@ -27,8 +27,25 @@ fn the_defaults_of_every_algorithm_are_valid_and_survive_a_round_trip() {
         for preset in row.presets() {
             let mut layers = Layers::default();
             layers.set("algorithm", row.name()).preset(preset.name);
-            assert_ne!(layers.build().unwrap(), config, "{} {}", row.name(), preset.name);
+            let same = layers.build().unwrap() == config;
+            assert_eq!(same, preset.name == "paper", "{} {}", row.name(), preset.name);
         }
+    }
+}
+
+#[test]
+fn the_authors_values_are_as_many_as_a_row_has_a_use_for() {
+    let changes = |row: &str| {
+        built(&[&format!("algorithm={row}"), "preset=authors"]).unwrap().changes().join(" ")
+    };
+    let learner = "sample=true catch_up=true time_limit_terminates=true";
+    assert_eq!(changes("sac"), learner);
+    assert_eq!(changes("rcpo"), format!("{learner} lambda=0.0001 eta=0.0001"));
+    let population = format!("{learner} champion=\"reward\"");
+    assert_eq!(changes("erl-shaped"), population);
+    let ecrl = changes("ecrl");
+    for expected in ["pf=0.5", "early_stop=false", "lambda=0.0001", "eta=0.0001", "sample=true"] {
+        assert!(ecrl.contains(expected), "{expected}: {ecrl}");
     }
 }
 
@@ -70,7 +87,7 @@ fn presets_lie_under_everything_else() {
     assert_eq!(value(&config, "sac.batch"), Value::Integer(64));
     assert_eq!(value(&config, "sac.hidden"), Value::Array(vec![64.into(), 64.into()]));
     assert_eq!(built(&["preset=paper"]), built(&[]));
-    let expected = "ecrl has no preset 'fastest': expected one of paper, quick";
+    let expected = "ecrl has no preset 'fastest': expected one of paper, authors, quick";
     assert_eq!(built(&["preset=fastest"]).unwrap_err(), expected);
 }
 
@@ -193,6 +210,7 @@ fn differences_are_told_in_words() {
         "sac.batch is 64, not 512",
         "evolution.ranking is \"stochastic\", not \"reward\"",
         "evolution.pf is 0.45, not unset",
+        "evolution.early_stop is true, not unset",
     ];
     assert_eq!(a.differences(&b), expected);
     assert!(a.differences(&a).is_empty());

@@ -22,12 +22,23 @@ pub static REPLAY: Metric<u64> =
 pub static METRICS: [&About; 4] =
     [&REPLAY.about, &CRITIC_LOSS.about, &ACTOR_LOSS.about, &ENTROPY.about];
 
-/// Values that all algorithms with such a learner bring.
-pub static PRESETS: &[Preset] = &[Preset {
+/// Small networks and batches.
+pub const QUICK: Preset = Preset {
     name: "quick",
     help: "small networks and batches: to see that something works, not how well",
-    toml: "[sac]\nhidden = [64, 64]\nbatch = 128\n[learner]\nlearning_starts = 1000\n",
-}];
+    toml: &["[sac]\nhidden = [64, 64]\nbatch = 128\n[learner]\nlearning_starts = 1000\n"],
+};
+
+/// Where the authors' code differs from the usual values.
+pub const AUTHORS: Preset = Preset {
+    name: "authors",
+    help: "what the authors' code does where the paper says otherwise or nothing: see docs/paper.md",
+    toml: &[],
+};
+
+/// Of those, what concerns the learner.
+pub const AUTHORS_LEARNER: &str =
+    "[learner]\ncatch_up = true\ntime_limit_terminates = true\n[test]\nsample = true\n";
 
 /// How the learner gathers experience and when it learns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,11 +49,22 @@ pub struct LearnerConfig {
     pub learning_starts: usize,
     /// Updates for each environment step; fewer is faster and learns less. Authors' code: 1.
     pub grad_steps_per_env_step: f64,
+    /// Whether the steps before the first update ask for updates, too, as in the authors' code.
+    pub catch_up: bool,
+    /// Whether the time limit counts as the task's end, as in the authors' code: then nothing is
+    /// expected after it.
+    pub time_limit_terminates: bool,
 }
 
 impl Default for LearnerConfig {
     fn default() -> Self {
-        Self { episodes: 5, learning_starts: 5000, grad_steps_per_env_step: 1.0 }
+        Self {
+            episodes: 5,
+            learning_starts: 5000,
+            grad_steps_per_env_step: 1.0,
+            catch_up: false,
+            time_limit_terminates: false,
+        }
     }
 }
 
@@ -87,7 +109,7 @@ pub struct OffPolicy {
     sac: Sac,
     /// What everybody played.
     pub replay: Replay,
-    /// Environment steps of the generations that were learnt from.
+    /// Environment steps that ask for updates.
     learnt_steps: u64,
     /// Whether there are transitions enough to learn from.
     pub learning: bool,
@@ -128,7 +150,7 @@ impl OffPolicy {
         let (actor, episodes) = (self.sac.actor(), self.config.episodes);
         let played = context.play_several(actor, episodes, Stream::Learner, Choice::Sample);
         for rollout in &played {
-            rollout.remember(&mut self.replay, multipliers);
+            self.remember(rollout, multipliers);
         }
         let costs = mean_costs(&constraint_values(&played), context.spec.constraints.len());
         record.set(&ROLLOUT_REWARD, mean(played.iter().map(|r| r.episode.reward())));
@@ -136,15 +158,22 @@ impl OffPolicy {
         played
     }
 
+    /// Stores every transition of an episode, whoever played it, with the multipliers in force.
+    pub fn remember(&mut self, rollout: &Rollout, multipliers: &[f64]) {
+        rollout.remember(&mut self.replay, multipliers, self.config.time_limit_terminates);
+    }
+
     /// The updates that a generation's steps ask for, once everybody has played; counted from the
     /// start of the run, so that fractions of an update add up.
     pub fn updates_due(&mut self, context: &Context, steps: u64, record: &mut Record) -> u64 {
         record.set(&REPLAY, self.replay.len() as u64);
         self.learning = self.replay.len() >= self.config.learning_starts;
+        if self.learning || self.config.catch_up {
+            self.learnt_steps += steps;
+        }
         if !self.learning {
             return 0;
         }
-        self.learnt_steps += steps;
         let due = self.learnt_steps as f64 * self.config.grad_steps_per_env_step;
         (due.round() as u64).saturating_sub(context.grad_steps)
     }

@@ -22,6 +22,9 @@ use crate::state::{StateError, Walk};
 pub static LAMBDA_LEARNER: Metric<Vec<f64>> =
     Metric::new("lambda_learner", "lambda", "λ", "The learner's multipliers after the generation");
 
+/// A preset's part: the values of the authors' code.
+pub const AUTHORS_ASCENT: &str = "[multipliers]\nlambda = 1e-4\neta = 1e-4\n";
+
 /// The multipliers of a run.
 pub trait Multipliers: Send + Sync {
     /// The learner's, λ_π.

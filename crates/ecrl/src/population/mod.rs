@@ -24,19 +24,39 @@ pub struct EvolutionConfig {
     pub ranking: Ranking,
     /// The probability p_m that an actor mutates. Paper: 0.9.
     pub mutation: f64,
+    /// Who the champion is, which is tested beside the learner.
+    pub champion: Champion,
     /// Generations ω between two copies of the learner into the population. Paper: 1.
     pub sync_period: u64,
 }
 
+/// Who of a generation is its champion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Champion {
+    /// The first of the ranking.
+    Ranking,
+    /// The most rewarding, as in the authors' code.
+    Reward,
+}
+
 impl EvolutionConfig {
-    /// The paper's values, with a ranking.
+    /// The usual values, with a ranking.
     pub fn new(ranking: Ranking) -> Self {
-        Self { population: 10, elites: 2, tournament: 3, ranking, mutation: 0.9, sync_period: 1 }
+        Self {
+            population: 10,
+            elites: 2,
+            tournament: 3,
+            ranking,
+            mutation: 0.9,
+            champion: Champion::Ranking,
+            sync_period: 1,
+        }
     }
 
     /// Checks every value against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let Self { population, elites, tournament, ranking, mutation, sync_period } = self;
+        let Self { population, elites, tournament, ranking, mutation, sync_period, .. } = self;
         let most = 10_000;
         range::check(
             (2..=most).contains(population),

@@ -22,6 +22,9 @@ pub enum Ranking {
         /// Runarsson & Yao: 0.45.
         #[serde(default = "pf")]
         pf: f64,
+        /// Whether a sweep without a swap is the last; the authors' code always takes them all.
+        #[serde(default = "early_stop")]
+        early_stop: bool,
     },
 }
 
@@ -29,17 +32,21 @@ fn pf() -> f64 {
     0.45
 }
 
+fn early_stop() -> bool {
+    true
+}
+
 impl Ranking {
     /// Stochastic ranking with the usual tolerance.
     pub fn stochastic() -> Self {
-        Self::Stochastic { pf: pf() }
+        Self::Stochastic { pf: pf(), early_stop: early_stop() }
     }
 
     /// Checks every value against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         match *self {
             Self::Reward => Ok(()),
-            Self::Stochastic { pf } => range::share("evolution.pf", pf),
+            Self::Stochastic { pf, .. } => range::share("evolution.pf", pf),
         }
     }
 
@@ -47,7 +54,9 @@ impl Ranking {
     pub fn order(self, rewards: &[f64], violations: &[f64], rng: &mut Rng) -> Vec<usize> {
         match self {
             Self::Reward => reward_ranking(rewards),
-            Self::Stochastic { pf } => stochastic_ranking(rewards, violations, pf, rng),
+            Self::Stochastic { pf, early_stop } => {
+                stochastic_ranking(rewards, violations, pf, early_stop, rng)
+            }
         }
     }
 }
@@ -59,11 +68,13 @@ pub fn reward_ranking(rewards: &[f64]) -> Vec<usize> {
     order
 }
 
-/// Indices by stochastic ranking, best first, with tolerance `pf` for violations.
+/// Indices by stochastic ranking, best first, with tolerance `pf` for violations; where `early_stop`,
+/// a sweep without a swap is the last.
 pub fn stochastic_ranking(
     rewards: &[f64],
     violations: &[f64],
     pf: f64,
+    early_stop: bool,
     rng: &mut Rng,
 ) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rewards.len()).collect();
@@ -83,7 +94,7 @@ pub fn stochastic_ranking(
                 swapped = true;
             }
         }
-        if !swapped {
+        if early_stop && !swapped {
             break;
         }
     }
@@ -95,7 +106,7 @@ mod tests {
     use super::*;
 
     fn rank(rewards: &[f64], violations: &[f64], pf: f64, seed: u64) -> Vec<usize> {
-        stochastic_ranking(rewards, violations, pf, &mut cmdp::rng([seed, 0, 0, 0]))
+        stochastic_ranking(rewards, violations, pf, true, &mut cmdp::rng([seed, 0, 0, 0]))
     }
 
     #[test]
@@ -141,6 +152,7 @@ mod tests {
         rewards: &[f64; 3],
         violations: &[f64; 3],
         pf: f64,
+        early_stop: bool,
     ) -> std::collections::HashMap<[usize; 3], f64> {
         // State: order, sweep, position, whether this sweep has swapped.
         let mut states = vec![([0, 1, 2], 0, 0, false, 1.0)];
@@ -150,7 +162,7 @@ mod tests {
                 continue;
             }
             if j == 2 {
-                if sweep == 2 || !swapped {
+                if sweep == 2 || (early_stop && !swapped) {
                     *done.entry(order).or_insert(0.0) += p;
                 } else {
                     states.push((order, sweep + 1, 0, false, p));
@@ -176,22 +188,27 @@ mod tests {
     #[test]
     fn frequencies_are_those_of_the_exact_computation() {
         let (rewards, violations, pf) = ([1.0, 3.0, 2.0], [0.0, 0.5, 0.1], 0.45);
-        let expected = exact(&rewards, &violations, pf);
-        assert!((expected.values().sum::<f64>() - 1.0).abs() < 1e-12 && expected.len() > 2);
-        let mut rng = cmdp::rng([3; 4]);
-        let mut counts = std::collections::HashMap::new();
-        const DRAWS: usize = 100_000;
-        for _ in 0..DRAWS {
-            let order = stochastic_ranking(&rewards, &violations, pf, &mut rng);
-            *counts.entry([order[0], order[1], order[2]]).or_insert(0usize) += 1;
+        for early_stop in [true, false] {
+            let expected = exact(&rewards, &violations, pf, early_stop);
+            assert!((expected.values().sum::<f64>() - 1.0).abs() < 1e-12 && expected.len() > 2);
+            let mut rng = cmdp::rng([3; 4]);
+            let mut counts = std::collections::HashMap::new();
+            const DRAWS: usize = 100_000;
+            for _ in 0..DRAWS {
+                let order = stochastic_ranking(&rewards, &violations, pf, early_stop, &mut rng);
+                *counts.entry([order[0], order[1], order[2]]).or_insert(0usize) += 1;
+            }
+            for order in counts.keys() {
+                assert!(expected.contains_key(order), "{order:?} is impossible");
+            }
+            for (order, p) in expected {
+                let found = *counts.get(&order).unwrap_or(&0) as f64 / DRAWS as f64;
+                let deviation = (p * (1.0 - p) / DRAWS as f64).sqrt();
+                assert!((found - p).abs() <= 4.0 * deviation, "{order:?}: {found} of {p}");
+            }
         }
-        for order in counts.keys() {
-            assert!(expected.contains_key(order), "{order:?} is impossible");
-        }
-        for (order, p) in expected {
-            let found = *counts.get(&order).unwrap_or(&0) as f64 / DRAWS as f64;
-            let deviation = (p * (1.0 - p) / DRAWS as f64).sqrt();
-            assert!((found - p).abs() <= 4.0 * deviation, "{order:?}: {found} of {p}");
-        }
+        // One sweep more may undo what a lucky one left alone.
+        let one = |early_stop| exact(&rewards, &violations, pf, early_stop)[&[0, 1, 2]];
+        assert!(one(true) > one(false) + 0.01);
     }
 }

@@ -93,9 +93,8 @@ impl PpoConfig {
         range::check(*clip > 0.0 && *clip < 1.0, "ppo.clip", clip, "a number between 0 and 1")?;
         range::not_negative("ppo.value_coef", self.value_coef)?;
         range::not_negative("ppo.entropy_coef", self.entropy_coef)?;
-        let sigmas = -20.0..=2.0;
         range::check(
-            sigmas.contains(log_sigma),
+            nets::gaussian::LOG_SIGMA.contains(&(*log_sigma as f32)),
             "ppo.log_sigma",
             log_sigma,
             "a number from -20 to 2",

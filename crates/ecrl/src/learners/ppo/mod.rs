@@ -21,7 +21,7 @@ pub(crate) mod tests;
 
 use cmdp::Rng;
 use nets::threads::both;
-use nets::{Activation, Adam, Mlp, Trained};
+use nets::{Activation, Adam, Mlp, Trained, gaussian};
 
 pub use config::PpoConfig;
 pub use minibatch::{Losses, Minibatch, Objective, Terms};
@@ -228,6 +228,7 @@ impl Ppo {
         d_log_sigma.iter_mut().for_each(|g| *g *= factor);
         sigma_adam.set_learning_rate(rate);
         sigma_adam.step(log_sigma, [d_log_sigma]);
+        log_sigma.iter_mut().for_each(|x| *x = gaussian::clamp(*x));
     }
 
     /// Takes what was learnt from into account in the normalisation, after its last update.

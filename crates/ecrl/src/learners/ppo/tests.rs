@@ -251,3 +251,15 @@ fn the_actor_is_the_policy_with_its_normalisation() {
         assert_eq!(head[2..], ppo.log_sigma);
     }
 }
+
+#[test]
+fn log_sigma_stays_where_policies_hold_it() {
+    let (_, fixture) = cases().remove(0);
+    for (start, entropy_coef, expected) in [(1.999f32, 100.0, 2.0), (-19.999, -100.0, -20.0)] {
+        let (mut ppo, _) = learner(&fixture);
+        ppo.config.entropy_coef = entropy_coef;
+        ppo.log_sigma.fill(start);
+        (0..5).for_each(|_| _ = ppo.update(&[0, 1, 2], 0.01, &Reward));
+        assert_eq!(ppo.log_sigma, [expected; 2]);
+    }
+}
