@@ -75,13 +75,25 @@ impl Constraint {
         values.iter().zip(constraints).all(|(value, c)| c.is_kept_by(*value))
     }
 
-    /// How far values J_C are outside their constraints: `φ = Σ_i max(0, J_Ci - ε_i)²`, infinite
-    /// where a value is not a number.
+    /// What the excess over each threshold is measured by, s_i: where there are several constraints
+    /// their thresholds, or 1 for a threshold of 0, so that a sum of hundreds does not drown a mean of
+    /// 0.4; a single one by 1.
+    pub fn scales(constraints: &[Self]) -> Vec<f64> {
+        let scale = |c: &Self| match constraints.len() > 1 && c.threshold != 0.0 {
+            true => c.threshold.abs(),
+            false => 1.0,
+        };
+        constraints.iter().map(scale).collect()
+    }
+
+    /// How far values J_C are outside their constraints: `φ = Σ_i max(0, (J_Ci - ε_i)/s_i)²` with the
+    /// [`scales`](Self::scales) s_i; infinite where a value is not a number.
     pub fn violation(constraints: &[Self], values: &[f64]) -> f64 {
-        let excess = values.iter().zip(constraints).map(|(&value, c)| match c.is_kept_by(value) {
+        let each = values.iter().zip(constraints).zip(Self::scales(constraints));
+        let excess = each.map(|((&value, c), scale)| match c.is_kept_by(value) {
             true => 0.0,
             false if value.is_nan() => f64::INFINITY,
-            false => value - c.threshold,
+            false => (value - c.threshold) / scale,
         });
         excess.map(|x| x * x).sum()
     }
@@ -290,8 +302,13 @@ mod tests {
         let both = Constraint::parse_all(&["torque<=0.4", "velocity<=25"], &COSTS).unwrap();
         let violation = |values: &[f64]| Constraint::violation(&both, values);
         assert_eq!(violation(&[0.4, 25.0]), 0.0);
-        assert_eq!(violation(&[0.0, 27.0]), 4.0);
-        assert!((violation(&[0.9, 26.0]) - 1.25).abs() < 1e-12);
+        // 2/25 and 0.5/0.4, 1/25, squared.
+        assert!((violation(&[0.0, 27.0]) - 0.0064).abs() < 1e-12);
+        assert!((violation(&[0.9, 26.0]) - (1.5625 + 0.0016)).abs() < 1e-12);
+        // A single one is measured as it is, and so is one with a threshold of 0.
+        assert!((Constraint::violation(&both[..1], &[0.9]) - 0.25).abs() < 1e-12);
+        let zero = Constraint::parse_all(&["torque<=0", "velocity<=-2"], &COSTS).unwrap();
+        assert_eq!(Constraint::violation(&zero, &[3.0, 2.0]), 9.0 + 4.0);
         assert!(Constraint::all_kept(&both, &[0.4, 25.0]));
         assert!(!Constraint::all_kept(&both, &[0.4, 25.1]));
         assert_eq!(violation(&[f64::NAN, 0.0]), f64::INFINITY);
