@@ -4,7 +4,7 @@
 //! everything they played is learnt from for some epochs. What one of the family adds to PPO is a
 //! [`Variant`]: another objective for the policy, and what that needs to know of the constraints.
 
-use cmdp::{Env, EnvSpec, Episode, Rng};
+use cmdp::{Aggregate, Env, EnvSpec, Episode, Rng};
 use nets::Mlp;
 use rand::seq::SliceRandom as _;
 
@@ -114,7 +114,13 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         }
         record.set(&UNSTABLE, segment.unstable as u64);
         self.variant.observe(ended);
-        self.ppo.learn_from(segment.batch);
+        let mut batch = segment.batch;
+        for (i, constraint) in context.spec.constraints.iter().enumerate().take(self.costs) {
+            if constraint.aggregate == Aggregate::Mean {
+                batch.centre(1 + i);
+            }
+        }
+        self.ppo.learn_from(batch);
         self.done = 0;
         Collected {
             steps: self.ppo.rows() as u64,

@@ -46,6 +46,18 @@ impl Batch {
         self.signals.iter_mut().zip(other.signals).for_each(|(all, more)| all.extend(more));
     }
 
+    /// Brings the mean of a signal to 0: for the cost of a constraint on its mean over an episode.
+    ///
+    /// Costs are seldom below 0, so that every further step costs, and to end early looks cheap although
+    /// it does not lower the mean. The slope of `Σ c / T` is that of `Σ (c - J_C) / T`, and in rows that
+    /// all count the same J_C is their mean.
+    pub fn centre(&mut self, signal: usize) {
+        let numbers = &mut self.signals[signal];
+        let sum: f64 = numbers.iter().map(|&x| f64::from(x)).sum();
+        let mean = (sum / numbers.len() as f64) as f32;
+        numbers.iter_mut().for_each(|x| *x -= mean);
+    }
+
     /// Walks every number, given how many an observation and an action have, and how many signals
     /// there are once anything was played.
     pub fn walk(
@@ -121,6 +133,25 @@ mod tests {
         let found = advantages(&signal, [&values, &next], [&terminated, &last], [0.5, 0.5]);
         // δ: 1+10-10, 2-20, 3+20-30, 4+4-40, 5+4.5-50; then A_t = δ_t + A_{t+1}/4 within an episode.
         assert_eq!(found, [1.0 - 4.5, -18.0, -7.0 - 8.0, -32.0, -40.5]);
+    }
+
+    #[test]
+    fn a_centred_cost_makes_an_early_end_neither_cheap_nor_dear() {
+        // Two episodes that cost 0.5 in every step: one of three steps and one that ends after the first.
+        let mut batch = Batch { signals: vec![vec![1.0; 4], vec![0.5; 4]], ..Batch::default() };
+        let (terminated, zero) = ([0.0, 0.0, 1.0, 1.0], [0.0; 4]);
+        let advantages = |signal: &[f32]| {
+            advantages(signal, [&zero, &zero], [&terminated, &terminated], [1.0, 1.0])
+        };
+        // As it is, the long one seems to cost three times as much.
+        assert_eq!(advantages(&batch.signals[1]), [1.5, 1.0, 0.5, 0.5]);
+        batch.centre(1);
+        assert_eq!(advantages(&batch.signals[1]), [0.0; 4]);
+        assert_eq!(batch.signals[0], [1.0; 4]);
+        // What does cost more than the mean is dear, however long the episode.
+        batch.signals[1] = vec![0.25, 0.25, 1.0, 0.5];
+        batch.centre(1);
+        assert_eq!(advantages(&batch.signals[1]), [0.0, 0.25, 0.5, 0.0]);
     }
 
     #[test]
