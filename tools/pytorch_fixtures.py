@@ -115,13 +115,14 @@ def sac():
 PPO_CASES = {
     "ppo": {"constraints": 0},
     "everything": {"constraints": 0, "value_clip": True, "entropy_coef": 0.02, "normalise_advantages": False},
-    "barrier": {"constraints": 2, "limits": [[0.3, 0.5, 1.0], [20.0, 60.0, 40.0]]},
-    "recovery": {"constraints": 2, "limits": [[0.7, 0.5, 1.0], [20.0, 60.0, 40.0]]},
+    "barrier": {"constraints": 2, "limits": [[0.3, 0.5, 1.0, 0.5], [20.0, 60.0, 40.0, 60.0]]},
+    "recovery": {"constraints": 2, "limits": [[0.7, 0.5, 1.0, 0.5], [20.0, 60.0, 40.0, 60.0]]},
+    "recovery of two": {"constraints": 2, "limits": [[0.7, 0.5, 1.0, 0.5], [70.0, 60.0, 40.0, 60.0]]},
 }
 
 
 def ppo_case(case):
-    """Three updates on one minibatch. A limit is [J, threshold, length]."""
+    """Three updates on one minibatch. A limit is [J, threshold, length, scale]."""
     hidden, rows, lr, clip, value_coef, max_norm, t = [8, 6], 12, 3e-3, 0.2, 0.25, 0.5, 50.0
     torch.manual_seed(1)
     rng = np.random.default_rng(1)
@@ -156,12 +157,17 @@ def ppo_case(case):
         ratio = (new - old).exp()
         held = ratio.clamp(1 - clip, 1 + clip)
         costs = tensors["advantages"][1:]
-        left = [e - j - length * ((ratio - 1) * a).mean() for (j, e, length), a in zip(case.get("limits", []), costs)]
-        recovery = any(l.item() <= 0 for l in left)
-        if recovery:
-            loss = sum(torch.max(ratio * a, held * a).mean() for l, a in zip(left, costs) if l.item() <= 0)
-        else:
-            loss = -torch.min(ratio * advantage, held * advantage).mean() - sum(torch.log(l) / t for l in left)
+        limits = case.get("limits", [])
+        left = [e - j - length * ((ratio - 1) * a).mean() for (j, e, length, _), a in zip(limits, costs)]
+        broken = [j >= e or l.item() <= 0 for (j, e, _, _), l in zip(limits, left)]
+        recovery = any(broken)
+        whole = sum(length / scale for (_, _, length, scale), b in zip(limits, broken) if b)
+        loss = torch.tensor(0.0) if recovery else -torch.min(ratio * advantage, held * advantage).mean()
+        for (_, _, length, scale), l, a, b in zip(limits, left, costs, broken):
+            if b:
+                loss = loss + length / scale / whole * torch.max(ratio * a, held * a).mean()
+            else:
+                loss = loss - torch.log(l) / t
         entropy = torch.distributions.Normal(0, log_sigma.exp()).entropy().sum()
         loss = loss - case.get("entropy_coef", 0.0) * entropy
         value_loss = 0.0

@@ -67,7 +67,10 @@ pub fn algorithms(name: Option<&str>, output: &mut impl Write) -> Result<(), Fai
         return Ok(());
     };
     let row = algorithms::find(name)?;
-    writeln!(output, "{name}: {}\n\npresets (--preset)", row.description())?;
+    writeln!(output, "{name}: {}", row.description())?;
+    if !row.presets().is_empty() {
+        writeln!(output, "\npresets (--preset)")?;
+    }
     for preset in row.presets() {
         writeln!(output, "  {:<12}{}", preset.name, preset.help)?;
     }

@@ -146,7 +146,10 @@ pub trait Row: Sync {
         let found = self.presets().iter().find(|preset| preset.name == name);
         found.map(|preset| preset.toml).ok_or_else(|| {
             let names: Vec<&str> = self.presets().iter().map(|preset| preset.name).collect();
-            let known = names.join(", ");
+            let known = match names.is_empty() {
+                true => "none, for it brings none".into(),
+                false => format!("one of {}", names.join(", ")),
+            };
             ConfigError::UnknownPreset { algorithm: self.name(), name: name.into(), known }
         })
     }

@@ -1,5 +1,8 @@
 //! Every algorithm learns the point mass in seconds, and does what its name promises.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use cmdp::{Constraint, Env, EnvSpec, PointMass, Rng, Step};
 use ecrl::config::{Config, Layers};
 use ecrl::metrics::{
@@ -30,6 +33,7 @@ const OFF_POLICY: &str = r#"
 const ON_POLICY: &str = r#"
     steps = 60000
     [ppo]
+    hidden = [64, 64]
     gamma = 0.95 # what follows the 60 steps of an episode matters little
     lr = 1e-3
 "#;
@@ -163,6 +167,64 @@ fn ppo_lag_keeps_the_constraint_with_a_multiplier_that_finds_its_level() {
 }
 
 /// A run cut short, for tests that do not need to learn.
+/// A task that can be left: every step costs 0.5 + a₀/4, and a₁ above 0.5 ends the episode.
+struct Mortal {
+    spec: EnvSpec,
+    steps: u64,
+    /// Episodes ended, of all environments.
+    ended: Arc<AtomicU64>,
+}
+
+impl Env for Mortal {
+    fn spec(&self) -> &EnvSpec {
+        &self.spec
+    }
+
+    fn reset(&mut self, _: &mut Rng, obs: &mut [f64]) {
+        self.steps = 0;
+        obs[0] = 1.0;
+    }
+
+    fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
+        self.steps += 1;
+        obs[0] = 1.0;
+        costs[0] = 0.5 + 0.25 * f64::from(action[0]);
+        let (terminated, truncated) = (action[1] > 0.5, self.steps == 50);
+        self.ended.fetch_add(u64::from(terminated || truncated), Ordering::Relaxed);
+        Step { reward: 0.0, terminated, truncated, unstable: false }
+    }
+}
+
+#[test]
+fn a_constraint_on_a_mean_is_not_kept_by_ending_early() {
+    // Nobody can keep this bound: the cost is all that counts, throughout.
+    let constraints = vec!["mean(effort)<=0.2".parse::<Constraint>().unwrap()];
+    let spec =
+        EnvSpec { name: "mortal".into(), observation: 1, action: 2, max_steps: 50, constraints };
+    let values =
+        "steps = 16000\n[ppo]\nhidden = [16]\ncollect = 800\nlr = 3e-3\n[test]\nevery = 99999\n";
+    for (algorithm, more) in [("ipo", ""), ("ppo-lag", "[multipliers]\nlambda = 100.0\n")] {
+        let ended = Arc::new(AtomicU64::new(0));
+        let make = || {
+            let (spec, ended) = (spec.clone(), Arc::clone(&ended));
+            Ok::<_, std::convert::Infallible>(
+                Box::new(Mortal { spec, steps: 0, ended }) as Box<dyn Env>
+            )
+        };
+        let mut trainer = Trainer::new(config(algorithm, &[values, more]), 1, make).unwrap();
+        let (mut lengths, mut costs) = (Vec::new(), Vec::new());
+        while !trainer.is_done() {
+            let before = ended.load(Ordering::Relaxed);
+            assert!(trainer.play_and_learn(&mut |_| true).unwrap());
+            lengths.push(800.0 / (ended.load(Ordering::Relaxed) - before) as f64);
+            costs.push(get(&trainer.conclude().unwrap(), &ROLLOUT_COST)[0]);
+        }
+        let (first, last) = (lengths[0], lengths[lengths.len() - 1]);
+        assert!(costs[0] > 0.45 && costs[costs.len() - 1] < 0.36, "{algorithm}: {costs:?}");
+        assert!(first < 10.0 && last > 0.7 * first, "{algorithm}: {lengths:?}");
+    }
+}
+
 fn short(algorithm: &str) -> Config {
     let values: &[&str] = match algorithm {
         "ipo" => &[ON_POLICY],

@@ -3,29 +3,34 @@
 //! To PPO's objective it adds `-Σ_i log(ε_i - Ĵ_i)/t` with the constraint's value as the new policy
 //! would have it, `Ĵ_i = J_i + L·mean (ρ - 1) A_i`; A_i are advantages of the cost by a critic of its
 //! own, L is 1 for a constraint on the mean cost and the mean length of an episode for one on the sum.
-//! Where a constraint is broken, Ĵ_i ≥ ε_i, the barrier is undefined: then the update follows the cost
-//! alone, descending `mean max( ρA_i, clip(ρ, 1-c, 1+c) A_i )` of every broken constraint.
+//! Ĵ_i is estimated before every epoch from all that was played: in a minibatch of 64 its noise would
+//! decide. Within the epoch the barrier is its tangent there, of slope `L/(t·(ε_i - Ĵ_i))`.
+//!
+//! The barrier of a broken constraint is undefined: where J_i ≥ ε_i, or Ĵ_i has come there, updates
+//! leave the reward alone and descend the cost, `mean max( ρA_i, clip(ρ, 1-c, 1+c) A_i )`; of several
+//! broken ones each with the weight L/s_i, where s_i is what its excess is measured by. Constraints
+//! that are kept keep their barrier.
 //!
 //! 1. Liu, Ding & Liu, IPO: Interior-Point Policy Optimization under Constraints, AAAI 2020.
 
 use cmdp::{Aggregate, Constraint, EnvSpec, Episode, Rng};
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::Definition;
+use crate::algorithm::{Definition, PAPER};
 use crate::collect::episodes::{mean, mean_costs};
 use crate::config::{ConfigError, Section, range};
-use crate::learners::ppo::{Objective, PpoConfig, Terms};
+use crate::learners::ppo::{Objective, Ppo, PpoConfig, Terms};
 use crate::metrics::{About, Metric};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{OnPolicy, PRESETS, Variant};
+use super::on_policy::{FAST, OnPolicy, Variant};
 
 /// `ipo`
 pub static IPO: Definition<OnPolicy<Barrier>> = Definition {
     name: "ipo",
     description: "PPO with a log barrier at every threshold (Liu et al., 2020)",
     defaults: IpoSection::default,
-    presets: PRESETS,
+    presets: &[PAPER, FAST],
 };
 
 /// Updates that followed the cost alone.
@@ -78,6 +83,18 @@ pub(crate) struct Limit {
     pub threshold: f64,
     /// L
     pub length: f64,
+    /// s, what its excess is measured by.
+    pub scale: f64,
+    /// mean (ρ - 1) A_i over all that was played, before the current epoch.
+    pub moved: f64,
+}
+
+impl Limit {
+    /// What is left to the threshold; nothing where J is not below it, however the policy has moved.
+    fn left(&self) -> f64 {
+        let now = self.threshold - self.value - self.length * self.moved;
+        if self.value >= self.threshold { 0.0 } else { now.max(0.0) }
+    }
 }
 
 /// The reward within a barrier.
@@ -93,26 +110,28 @@ pub struct Barrier {
 impl Objective for Barrier {
     fn loss(&self, terms: &mut Terms) {
         let (ratios, costs, count) = (terms.ratios, terms.costs, terms.count());
-        // What is left to each threshold, as the policy is now.
-        let left = |(limit, costs): (&Limit, &Vec<f32>)| {
-            let change = ratios.iter().zip(costs).map(|(r, a)| f64::from((r - 1.0) * a));
-            limit.threshold - limit.value - limit.length * change.sum::<f64>() / count
-        };
         let limits = self.limits.as_deref().unwrap_or_default();
-        let left: Vec<f64> = limits.iter().zip(costs).map(left).collect();
-        let recovery = left.iter().any(|&left| left <= 0.0);
+        let recovery = limits.iter().any(|limit| limit.left() == 0.0);
         terms.figures.push((&RECOVERY, f64::from(u8::from(recovery))));
         if recovery {
-            let broken = left.iter().zip(costs).filter(|(left, _)| **left <= 0.0);
-            broken.for_each(|(_, costs)| terms.clipped(costs, -1.0));
             // The cost alone: no room for entropy either.
             terms.entropy_coef = 0.0;
-            return;
+        } else {
+            terms.clipped(terms.advantage, 1.0);
         }
-        terms.clipped(terms.advantage, 1.0);
-        for ((left, limit), costs) in left.iter().zip(limits).zip(costs) {
-            terms.loss -= left.ln() / self.sharpness;
-            let weight = (limit.length / (self.sharpness * left * count)) as f32;
+        let broken = limits.iter().filter(|limit| limit.left() == 0.0);
+        let whole: f64 = broken.map(|limit| limit.length / limit.scale).sum();
+        for (limit, costs) in limits.iter().zip(costs) {
+            let left = limit.left();
+            if left == 0.0 {
+                terms.clipped(costs, -(limit.length / limit.scale / whole) as f32);
+                continue;
+            }
+            let weight = limit.length / (self.sharpness * left);
+            let moved = ratios.iter().zip(costs).map(|(r, a)| f64::from((r - 1.0) * a));
+            let further = moved.sum::<f64>() / count - limit.moved;
+            terms.loss += weight * further - left.ln() / self.sharpness;
+            let weight = (weight / count) as f32;
             for ((slope, ratio), a) in terms.slopes.iter_mut().zip(ratios).zip(costs) {
                 *slope += weight * ratio * a;
             }
@@ -136,17 +155,27 @@ impl Variant for Barrier {
 
     fn observe(&mut self, ended: &[Episode]) {
         if ended.is_empty() {
+            // The same values, of a policy that has not moved since.
+            self.limits.iter_mut().flatten().for_each(|limit| limit.moved = 0.0);
             return;
         }
         let values: Vec<Vec<f64>> = ended.iter().map(|e| e.constraint_values()).collect();
         let values = mean_costs(&values, self.constraints.len());
         let length = mean(ended.iter().map(|e| e.steps() as f64));
-        let limits = self.constraints.iter().zip(values).map(|(c, value)| Limit {
+        let scaled = self.constraints.iter().zip(Constraint::scales(&self.constraints));
+        let limits = scaled.zip(values).map(|((c, scale), value)| Limit {
             value,
             threshold: c.threshold,
+            scale,
             length: if c.aggregate == Aggregate::Sum { length } else { 1.0 },
+            moved: 0.0,
         });
         self.limits = Some(limits.collect());
+    }
+
+    fn next_epoch(&mut self, ppo: &mut Ppo) {
+        let limits = self.limits.iter_mut().flatten();
+        limits.zip(ppo.moved()).for_each(|(limit, moved)| limit.moved = moved);
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
@@ -160,24 +189,49 @@ impl Variant for Barrier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learners::ppo::Losses;
     use crate::learners::ppo::tests::by_hand;
+
+    fn barrier(limits: &[Limit]) -> Barrier {
+        Barrier { constraints: vec![], sharpness: 50.0, limits: Some(limits.to_vec()) }
+    }
+
+    fn limit(value: f64, length: f64, moved: f64) -> Limit {
+        Limit { value, threshold: 0.5, length, scale: 1.0, moved }
+    }
+
+    fn recovery(losses: &Losses) -> bool {
+        losses.more[0].1 == 1.0
+    }
 
     #[test]
     fn the_barrier_by_hand() {
-        let barrier = |value: f64, length: f64| Barrier {
-            constraints: vec![],
-            sharpness: 50.0,
-            limits: Some(vec![Limit { value, threshold: 0.5, length }]),
-        };
-        let recovery = |figures: &crate::metrics::Figures| figures[0].1;
-        // PPO's own part is 0.2: see there.
-        // Ĵ = 0.3 + 2·mean(1·0.1, -0.5·0.1) = 0.35, so 0.15 is left.
-        let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[0.1, 0.1], &barrier(0.3, 2.0));
-        let expected = -0.2 - 0.15f64.ln() / 50.0;
+        let (ratios, advantage) = (&[2.0, 0.5], &[1.0, -1.0]);
+        // PPO's own part is 0.2: see there. Before the epoch Ĵ = 0.3 + 2·0.02 = 0.34: 0.16 is left.
+        // Then mean(1·0.1, -0.5·0.1) = 0.025, that is 0.005 more, on a slope of 2/(50·0.16).
+        let losses = by_hand(ratios, advantage, &[0.1, 0.1], &barrier(&[limit(0.3, 2.0, 0.02)]));
+        let expected = -0.2 - 0.16f64.ln() / 50.0 + 0.005 * 2.0 / (50.0 * 0.16);
         assert!((losses.actor - expected).abs() < 1e-6, "{losses:?} {expected}");
-        assert_eq!((losses.clipped, recovery(&losses.more)), (1.0, 0.0));
+        assert!(losses.clipped == 1.0 && !recovery(&losses));
         // Broken: max(2·0.1, 1.2·0.1) = 0.2; max(0.5·-0.4, 0.8·-0.4) = -0.2; mean 0.
-        let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[0.1, -0.4], &barrier(0.6, 1.0));
-        assert!(losses.actor.abs() < 1e-6 && recovery(&losses.more) == 1.0, "{losses:?}");
+        let broken = barrier(&[limit(0.6, 1.0, 0.0)]);
+        let losses = by_hand(ratios, advantage, &[0.1, -0.4], &broken);
+        assert!(losses.actor.abs() < 1e-6 && recovery(&losses), "{losses:?}");
+    }
+
+    #[test]
+    fn with_a_broken_constraint_every_update_recovers_whatever_its_minibatch_says() {
+        for (value, moved, expected) in [
+            (0.5, 0.0, true),   // at the threshold
+            (0.6, -0.3, true),  // broken by what was played, although the policy has moved away
+            (0.4, 0.11, true),  // kept, but the policy has moved beyond it
+            (0.4, 0.09, false), // kept
+        ] {
+            for cost in [[9.0, 9.0], [-9.0, -9.0]] {
+                let barrier = barrier(&[limit(value, 1.0, moved)]);
+                let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &cost, &barrier);
+                assert_eq!(recovery(&losses), expected, "J {value}, moved {moved}, A {cost:?}");
+            }
+        }
     }
 }

@@ -9,18 +9,18 @@
 use cmdp::{EnvSpec, Rng};
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::Definition;
+use crate::algorithm::{Definition, PAPER};
 use crate::config::{ConfigError, Section};
 use crate::learners::ppo::{Objective, PpoConfig, Terms};
 
-use super::on_policy::{OnPolicy, PRESETS, Variant};
+use super::on_policy::{FAST, OnPolicy, Variant};
 
 /// `ppo`
 pub static PPO: Definition<OnPolicy<Reward>> = Definition {
     name: "ppo",
     description: "PPO by reward alone (Schulman et al., 2017)",
     defaults: PpoSection::default,
-    presets: PRESETS,
+    presets: &[PAPER, FAST],
 };
 
 /// Its configuration.

@@ -22,14 +22,14 @@ use crate::metrics::{About, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Multipliers, Rule};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{OnPolicy, PRESETS, Variant};
+use super::on_policy::{OnPolicy, Variant};
 
 /// `ppo-lag`
 pub static PPO_LAG: Definition<OnPolicy<Lagrangian>> = Definition {
     name: "ppo-lag",
     description: "PPO with a Lagrange multiplier on each constraint (Ray et al., 2019)",
     defaults: LagSection::default,
-    presets: PRESETS,
+    presets: &[],
 };
 
 /// Its configuration.
@@ -44,7 +44,7 @@ pub struct LagSection {
 impl Default for LagSection {
     fn default() -> Self {
         // A batch of 2048 steps moves λ once: the paper's η of 1e-5 would leave it where it is.
-        Self { ppo: PpoConfig::default(), multipliers: Rule::Ascent { lambda: 0.001, eta: 1.0 } }
+        Self { ppo: PpoConfig::fast(), multipliers: Rule::Ascent { lambda: 0.001, eta: 1.0 } }
     }
 }
 

@@ -51,7 +51,7 @@ pub enum ConfigError {
         hint: String,
     },
     /// A preset that the algorithm does not bring.
-    #[error("{algorithm} has no preset '{name}': expected one of {known}")]
+    #[error("{algorithm} has no preset '{name}': expected {known}")]
     UnknownPreset {
         /// The algorithm.
         algorithm: &'static str,

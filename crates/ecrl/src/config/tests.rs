@@ -50,6 +50,13 @@ fn the_authors_values_are_as_many_as_a_row_has_a_use_for() {
 }
 
 #[test]
+fn the_fast_values_are_named_once_and_written_twice() {
+    let fast: crate::algorithms::ppo::PpoSection =
+        built(&["algorithm=ppo", "preset=fast"]).unwrap().section().unwrap();
+    assert_eq!(fast.ppo, crate::learners::ppo::PpoConfig::fast());
+}
+
+#[test]
 fn a_key_has_one_name_in_every_section() {
     let all: Vec<String> = ALGORITHMS.iter().flat_map(|row| paths(&row.defaults())).collect();
     for old in ["layers", "discount", "minibatch"] {

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, range};
 
-/// What PPO's family computes with.
+/// What PPO's family computes with. The usual values are those of Tianshou's example on these tasks,
+/// to which the paper refers, with the paper's networks; but that has 64 environments, which would not
+/// end an episode of 1000 steps in the first 64000.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PpoConfig {
     /// Units of the hidden layers of all networks, with tanh.
@@ -68,6 +70,16 @@ impl Default for PpoConfig {
 }
 
 impl PpoConfig {
+    /// Smaller networks, and advantages that are estimated once and normalised: several times as fast.
+    pub fn fast() -> Self {
+        Self {
+            hidden: vec![64, 64],
+            recompute_advantages: false,
+            normalise_advantages: true,
+            ..Self::default()
+        }
+    }
+
     /// Checks every value against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let Self { hidden, envs, collect, epochs, batch, clip, log_sigma, .. } = self;

@@ -40,11 +40,11 @@ impl Terms<'_> {
         self.ratios.len() as f64
     }
 
-    /// Adds the clipped surrogate `-mean min( ρA, clip(ρ) A )` of an advantage times `sign`.
-    pub fn clipped(&mut self, advantage: &[f32], sign: f32) {
+    /// Adds the clipped surrogate `-mean min( ρA, clip(ρ) A )` of an advantage times `weight`.
+    pub fn clipped(&mut self, advantage: &[f32], weight: f32) {
         let count = self.count();
         for ((slope, &ratio), &a) in self.slopes.iter_mut().zip(self.ratios).zip(advantage) {
-            let (free, held) = (sign * ratio * a, sign * ratio.clamp(self.low, self.high) * a);
+            let (free, held) = (weight * ratio * a, weight * ratio.clamp(self.low, self.high) * a);
             self.loss -= f64::from(free.min(held)) / count;
             if free <= held {
                 *slope -= free / count as f32;

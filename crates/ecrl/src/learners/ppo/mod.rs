@@ -167,6 +167,25 @@ impl Ppo {
         }
     }
 
+    /// For each cost how far the policy has moved it: the mean of (ρ - 1)A over all that was played.
+    pub fn moved(&mut self) -> Vec<f64> {
+        let Self { policy, log_sigma, observations, batch, .. } = self;
+        let means = through(policy, observations, &batch.obs);
+        let actions = log_sigma.len();
+        let pairs = batch.draws.chunks_exact(actions).zip(means.chunks_exact(actions));
+        let ratios: Vec<f32> = pairs
+            .zip(&batch.log_prob)
+            .map(|((draw, mean), old)| (log_density(draw, mean, log_sigma) - old).exp())
+            .collect();
+        let costs = batch.advantages[1..].iter();
+        costs
+            .map(|advantages| {
+                let each = ratios.iter().zip(advantages).map(|(r, a)| f64::from((r - 1.0) * a));
+                each.sum::<f64>() / ratios.len() as f64
+            })
+            .collect()
+    }
+
     /// The number of steps to learn from.
     pub fn rows(&self) -> usize {
         self.batch.rows()

@@ -40,8 +40,9 @@ fn learner(fixture: &Value) -> (Ppo, Barrier) {
         .into_iter()
         .flatten()
         .map(|limit| {
-            let [value, threshold, length] = [0, 1, 2].map(|i| limit[i].as_f64().unwrap());
-            Limit { value, threshold, length }
+            let [value, threshold, length, scale] =
+                [0, 1, 2, 3].map(|i| limit[i].as_f64().unwrap());
+            Limit { value, threshold, length, scale, moved: 0.0 }
         })
         .collect();
     let mut ppo = Ppo::new(config, 4, 2, limits.len(), &mut cmdp::rng([0; 4]));
@@ -82,12 +83,14 @@ fn cases() -> Vec<(String, Value)> {
 #[test]
 fn updates_agree_with_pytorch() {
     let cases = cases();
-    assert_eq!(cases.len(), 4);
+    assert_eq!(cases.len(), 5);
     for (name, fixture) in cases {
-        let (mut ppo, barrier) = learner(&fixture);
+        let (mut ppo, mut barrier) = learner(&fixture);
         let rows: Vec<usize> = (0..12).collect();
         for expected in fixture["losses"].as_array().unwrap() {
             let constrained = barrier.limits.is_some();
+            // The minibatch is all that was played, so that the tangent is the barrier's own.
+            barrier.next_epoch(&mut ppo);
             let objective: &dyn Objective = if constrained { &barrier } else { &Reward };
             let figures = ppo.update(&rows, ppo.config.lr, objective);
             let figure = |name: &str| {
@@ -143,34 +146,36 @@ fn reference(
     let ratios: Vec<f64> = (0..sample.log_prob.len()).map(ratio).collect();
     let clipped = |r: f64| r.clamp(1.0 - ppo.config.clip, 1.0 + ppo.config.clip);
     let limits = barrier.limits.clone().unwrap_or_default();
-    let left: Vec<f64> = limits
-        .iter()
-        .zip(&sample.costs)
-        .map(|(limit, costs)| {
-            let change = ratios.iter().zip(costs).map(|(r, a)| (r - 1.0) * f64::from(*a));
-            limit.threshold - limit.value - limit.length * change.sum::<f64>() / count
-        })
-        .collect();
-    if left.iter().any(|&left| left <= 0.0) {
-        let broken = left.iter().zip(&sample.costs).filter(|(left, _)| **left <= 0.0);
-        let each = broken.flat_map(|(_, costs)| costs.iter().zip(&ratios));
-        return each
-            .map(|(a, r)| (r * f64::from(*a)).max(clipped(*r) * f64::from(*a)) / count)
-            .sum();
+    let mean_of = |costs: &[f32], term: &dyn Fn(f64, f64) -> f64| -> f64 {
+        ratios.iter().zip(costs).map(|(r, a)| term(*r, f64::from(*a)) / count).sum()
+    };
+    let broken = |limit: &Limit| limit.value >= limit.threshold;
+    let weight = |limit: &Limit| limit.length / limit.scale;
+    let whole: f64 = limits.iter().filter(|limit| broken(limit)).map(weight).sum();
+    let mut loss = 0.0;
+    for (limit, costs) in limits.iter().zip(&sample.costs) {
+        if broken(limit) {
+            let surrogate = mean_of(costs, &|r, a| (r * a).max(clipped(r) * a));
+            loss += weight(limit) / whole * surrogate;
+        } else {
+            let moved = limit.length * mean_of(costs, &|r, a| (r - 1.0) * a);
+            loss -= (limit.threshold - limit.value - moved).ln() / barrier.sharpness;
+        }
     }
-    let each = ratios.iter().zip(&sample.advantage);
-    let surrogate: f64 =
-        each.map(|(r, a)| (r * f64::from(*a)).min(clipped(*r) * f64::from(*a)) / count).sum();
-    let barrier: f64 = left.iter().map(|left| left.ln() / barrier.sharpness).sum();
+    if whole > 0.0 {
+        return loss;
+    }
     let entropy: f64 = log_sigma.iter().map(|s| s + 0.5 + LOG_SQRT_2PI).sum();
-    -surrogate - barrier - ppo.config.entropy_coef * entropy
+    let surrogate = mean_of(&sample.advantage, &|r, a| (r * a).min(clipped(r) * a));
+    loss - surrogate - ppo.config.entropy_coef * entropy
 }
 
 #[test]
 fn the_policys_gradient_agrees_with_finite_differences() {
     for (name, fixture) in cases() {
         let mut both = learner(&fixture);
-        let (ppo, barrier) = (&mut both.0, &both.1);
+        let (ppo, barrier) = (&mut both.0, &mut both.1);
+        barrier.next_epoch(ppo);
         let rows: Vec<usize> = (0..12).collect();
         let sample = Minibatch::new(&ppo.batch, &rows, 2, &ppo.config);
         let means = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
