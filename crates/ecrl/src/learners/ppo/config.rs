@@ -48,7 +48,7 @@ pub struct PpoConfig {
 impl Default for PpoConfig {
     fn default() -> Self {
         Self {
-            hidden: vec![64, 64],
+            hidden: vec![256, 256],
             envs: 2,
             collect: 2048,
             epochs: 10,
@@ -62,8 +62,8 @@ impl Default for PpoConfig {
             value_clip: false,
             entropy_coef: 0.0,
             max_grad_norm: 0.5,
-            recompute_advantages: false,
-            normalise_advantages: true,
+            recompute_advantages: true,
+            normalise_advantages: false,
             log_sigma: -0.5,
         }
     }
