@@ -297,6 +297,23 @@ fn several_constraints_each_have_a_multiplier() {
 }
 
 #[test]
+fn multipliers_and_their_rates_may_differ_between_constraints() {
+    let values = "[multipliers]\nlambda = [0.25, 3]\neta = [0.0, 1e-9]\n";
+    let config = config("rcpo", &[OFF_POLICY, "steps = 2000\n", values]);
+    let mut run = trainer(&config, 2, &["force<=0.1", "sum(force)<=1000"]);
+    let mut lambda = Vec::new();
+    while !run.is_done() {
+        lambda = get(&run.generation(&mut |_| true).unwrap().unwrap(), &LAMBDA_LEARNER);
+    }
+    assert!(lambda[0] == 0.25 && lambda[1] < 3.0 && lambda[1] > 2.9, "{lambda:?}");
+    let make = || Ok::<_, std::convert::Infallible>(env(&["force<=0.1"]));
+    let error = Trainer::new(config, 2, make).unwrap_err().to_string();
+    let expected = "multipliers.lambda is [0.25, 3.0]; expected a number for all constraints, or one \
+                    for each";
+    assert_eq!(error, expected);
+}
+
+#[test]
 fn updates_and_multipliers_wait_for_enough_transitions() {
     let (_, log) = train(short("rcpo"), 2);
     for g in &log {

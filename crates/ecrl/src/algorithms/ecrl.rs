@@ -217,7 +217,7 @@ impl Build for Evolution {
         let learner = OffPolicy::new(learner, sac, &replay, &mut setup);
         let mut actor = || Sac::new_actor(&hidden, spec.observation, spec.action, setup.rng);
         let population: Vec<Mlp> = (0..size).map(|_| actor()).collect();
-        let multipliers = multipliers.build(spec.constraints.len(), size, setup.rng);
+        let multipliers = multipliers.build(spec.constraints.len(), size, setup.rng)?;
         let progress = Progress {
             descents: vec![Descent::without_parents(Origin::Initial); size],
             injected: None,

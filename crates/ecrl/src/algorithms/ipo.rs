@@ -148,9 +148,9 @@ impl Variant for Barrier {
         &section.ppo
     }
 
-    fn new(section: &IpoSection, spec: &EnvSpec, _: &mut Rng) -> Self {
+    fn new(section: &IpoSection, spec: &EnvSpec, _: &mut Rng) -> Result<Self, ConfigError> {
         let constraints = spec.constraints.clone();
-        Self { constraints, sharpness: section.ipo.barrier, limits: None }
+        Ok(Self { constraints, sharpness: section.ipo.barrier, limits: None })
     }
 
     fn observe(&mut self, ended: &[Episode]) {

@@ -11,7 +11,7 @@ use rand::seq::SliceRandom as _;
 use crate::algorithm::{Algorithm, Build, Collected, Preset, Setup};
 use crate::collect::episodes::{mean, mean_costs};
 use crate::collect::segments::Segments;
-use crate::config::Section;
+use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
 use crate::learners::ppo::{CLIPPED, KL, Objective, Ppo, PpoConfig};
 use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
@@ -32,7 +32,7 @@ pub trait Variant: Objective + Send + Sized + 'static {
     fn ppo(section: &Self::Section) -> &PpoConfig;
 
     /// A new one.
-    fn new(section: &Self::Section, spec: &EnvSpec, rng: &mut Rng) -> Self;
+    fn new(section: &Self::Section, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError>;
 
     /// Takes note of the episodes that ended in what is about to be learnt from.
     fn observe(&mut self, ended: &[Episode]) {
@@ -94,7 +94,7 @@ impl<V: Variant> Build for OnPolicy<V> {
         let costs = if V::USES_COSTS { spec.constraints.len() } else { 0 };
         Ok(Self {
             ppo: Ppo::new(config, spec.observation, spec.action, costs, rng),
-            variant: V::new(&section, spec, rng),
+            variant: V::new(&section, spec, rng)?,
             segments: Segments::new(envs, spec),
             costs,
             done: 0,

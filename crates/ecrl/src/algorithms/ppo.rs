@@ -57,7 +57,7 @@ impl Variant for Reward {
         &section.ppo
     }
 
-    fn new(_: &PpoSection, _: &EnvSpec, _: &mut Rng) -> Self {
-        Self
+    fn new(_: &PpoSection, _: &EnvSpec, _: &mut Rng) -> Result<Self, ConfigError> {
+        Ok(Self)
     }
 }

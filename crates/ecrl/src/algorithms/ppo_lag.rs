@@ -44,7 +44,10 @@ pub struct LagSection {
 impl Default for LagSection {
     fn default() -> Self {
         // A batch of 2048 steps moves λ once: the paper's η of 1e-5 would leave it where it is.
-        Self { ppo: PpoConfig::fast(), multipliers: Rule::Ascent { lambda: 0.001, eta: 1.0 } }
+        Self {
+            ppo: PpoConfig::fast(),
+            multipliers: Rule::Ascent { lambda: 0.001.into(), eta: 1.0.into() },
+        }
     }
 }
 
@@ -87,9 +90,10 @@ impl Variant for Lagrangian {
         &section.ppo
     }
 
-    fn new(section: &LagSection, spec: &EnvSpec, rng: &mut Rng) -> Self {
+    fn new(section: &LagSection, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError> {
         let constraints = spec.constraints.clone();
-        Self { multipliers: section.multipliers.build(constraints.len(), 0, rng), constraints }
+        let multipliers = section.multipliers.build(constraints.len(), 0, rng)?;
+        Ok(Self { multipliers, constraints })
     }
 
     fn observe(&mut self, ended: &[Episode]) {
@@ -115,8 +119,8 @@ mod tests {
     fn lagrangian(lambda: f64, eta: f64) -> Lagrangian {
         let constraint =
             Constraint { name: "c".into(), aggregate: Aggregate::Mean, threshold: 0.5 };
-        let rule = Rule::Ascent { lambda, eta };
-        let multipliers = rule.build(1, 0, &mut cmdp::rng([0; 4]));
+        let rule = Rule::Ascent { lambda: lambda.into(), eta: eta.into() };
+        let multipliers = rule.build(1, 0, &mut cmdp::rng([0; 4])).unwrap();
         Lagrangian { constraints: vec![constraint], multipliers }
     }
 

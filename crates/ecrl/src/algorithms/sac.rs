@@ -85,7 +85,7 @@ impl Build for Alone {
     fn new(section: SacSection, mut setup: Setup) -> Result<Self, TrainError> {
         let SacSection { learner, sac, replay, multipliers } = section;
         let learner = OffPolicy::new(learner, sac, &replay, &mut setup);
-        let multipliers = multipliers.build(setup.spec.constraints.len(), 0, setup.rng);
+        let multipliers = multipliers.build(setup.spec.constraints.len(), 0, setup.rng)?;
         Ok(Self { learner, multipliers, values: Vec::new() })
     }
 }

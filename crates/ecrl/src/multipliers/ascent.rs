@@ -10,18 +10,18 @@ use super::Multipliers;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ascent {
     lambda: Vec<f64>,
-    eta: f64,
+    eta: Vec<f64>,
 }
 
 impl Ascent {
-    /// One for each constraint.
-    pub fn new(lambda: f64, eta: f64, constraints: usize) -> Self {
-        Self { lambda: vec![lambda; constraints], eta }
+    /// λ and η of each constraint.
+    pub fn new(lambda: Vec<f64>, eta: Vec<f64>) -> Self {
+        Self { lambda, eta }
     }
 
     /// With multipliers of its own.
     pub fn with(&self, lambda: Vec<f64>) -> Self {
-        Self { lambda, eta: self.eta }
+        Self { lambda, eta: self.eta.clone() }
     }
 
     /// One step, over episodes given by their values J_C. Without episodes nothing changes.
@@ -39,8 +39,8 @@ impl Ascent {
             }
         }
         if count > 0.0 {
-            for (lambda, sum) in self.lambda.iter_mut().zip(excess) {
-                *lambda = (*lambda + self.eta * sum / count).max(0.0);
+            for ((lambda, eta), sum) in self.lambda.iter_mut().zip(&self.eta).zip(excess) {
+                *lambda = (*lambda + eta * sum / count).max(0.0);
             }
         }
     }
@@ -79,7 +79,7 @@ mod tests {
         };
         let constraints =
             [make("torque", Aggregate::Mean, 0.4), make("velocity", Aggregate::Sum, 25.0)];
-        let mut ascent = Ascent::new(0.1, 0.5, 2);
+        let mut ascent = Ascent::new(vec![0.1, 0.1], vec![0.5, 0.5]);
         let episodes = [[0.6, 20.0], [0.8, 10.0]];
         ascent.step(episodes.iter().map(|v| &v[..]), &constraints);
         // 0.1 + 0.5·mean(0.2, 0.4) and max(0, 0.1 + 0.5·mean(-5, -15)).
@@ -87,5 +87,9 @@ mod tests {
         assert_eq!(ascent.lambda[1], 0.0);
         ascent.step([], &constraints);
         assert!((ascent.lambda[0] - 0.25).abs() < 1e-12);
+        // Each with a rate of its own: 0.1 + 0.5·0.3, 9 - 0.2·10.
+        let mut ascent = Ascent::new(vec![0.1, 9.0], vec![0.5, 0.2]);
+        ascent.step(episodes.iter().map(|v| &v[..]), &constraints);
+        assert!((ascent.lambda[0] - 0.25).abs() < 1e-12 && (ascent.lambda[1] - 7.0).abs() < 1e-12);
     }
 }

@@ -10,8 +10,8 @@ pub struct Fixed(Vec<f64>);
 
 impl Fixed {
     /// One for each constraint.
-    pub fn new(lambda: f64, constraints: usize) -> Self {
-        Self(vec![lambda; constraints])
+    pub fn new(lambda: Vec<f64>) -> Self {
+        Self(lambda)
     }
 }
 

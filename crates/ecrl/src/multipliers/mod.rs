@@ -4,6 +4,7 @@
 //! algorithm can hold. Every constraint has a multiplier of its own.
 
 mod ascent;
+mod each;
 mod fixed;
 mod per_actor;
 
@@ -11,12 +12,17 @@ use cmdp::{Constraint, Rng};
 use serde::{Deserialize, Serialize};
 
 pub use ascent::Ascent;
+pub use each::Each;
 pub use fixed::Fixed;
 pub use per_actor::PerActor;
 
 use crate::config::{ConfigError, range};
 use crate::metrics::Metric;
 use crate::state::{StateError, Walk};
+
+const LAMBDA: &str = "multipliers.lambda";
+const ACTOR_LAMBDA: &str = "multipliers.actor_lambda";
+const ETA: &str = "multipliers.eta";
 
 /// The learner's multipliers.
 pub static LAMBDA_LEARNER: Metric<Vec<f64>> =
@@ -65,29 +71,29 @@ pub enum Rule {
     Fixed {
         /// λ. Paper: 0.001.
         #[serde(default = "lambda")]
-        lambda: f64,
+        lambda: Each,
     },
     /// The learner's, by gradient ascent, for everyone.
     Ascent {
         /// λ at the start. Paper: 0.001.
         #[serde(default = "lambda")]
-        lambda: f64,
+        lambda: Each,
         /// Learning rate η; more reacts faster and overshoots. Paper: 1e-5.
         #[serde(default = "eta")]
-        eta: f64,
+        eta: Each,
     },
     /// Each actor its own, by gradient ascent on a batch from the constraint buffer; the learner has
     /// its own, too.
     PerActor {
         /// The learner's λ at the start. Paper: 0.001.
         #[serde(default = "lambda")]
-        lambda: f64,
+        lambda: Each,
         /// An actor's λ starts uniformly between 0 and this. Paper: 1.
         #[serde(default = "actor_lambda")]
-        actor_lambda: f64,
+        actor_lambda: Each,
         /// Learning rate η; more reacts faster and overshoots. Paper: 1e-5.
         #[serde(default = "eta")]
-        eta: f64,
+        eta: Each,
         /// Episodes whose J_C the constraint buffer keeps, the newest. Paper: 100.
         #[serde(default = "buffer")]
         buffer: usize,
@@ -97,16 +103,16 @@ pub enum Rule {
     },
 }
 
-fn lambda() -> f64 {
-    0.001
+fn lambda() -> Each {
+    0.001.into()
 }
 
-fn actor_lambda() -> f64 {
-    1.0
+fn actor_lambda() -> Each {
+    1.0.into()
 }
 
-fn eta() -> f64 {
-    1e-5
+fn eta() -> Each {
+    1e-5.into()
 }
 
 fn buffer() -> usize {
@@ -141,24 +147,24 @@ impl Rule {
 
     /// Checks every value against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        match *self {
+        match self {
             Self::None => Ok(()),
-            Self::Fixed { lambda } => range::not_negative("multipliers.lambda", lambda),
+            Self::Fixed { lambda } => lambda.validate(LAMBDA),
             Self::Ascent { lambda, eta } => {
-                range::not_negative("multipliers.lambda", lambda)?;
-                range::not_negative("multipliers.eta", eta)
+                lambda.validate(LAMBDA)?;
+                eta.validate(ETA)
             }
             Self::PerActor { lambda, actor_lambda, eta, buffer, buffer_batch } => {
-                range::not_negative("multipliers.actor_lambda", actor_lambda)?;
-                range::check(buffer > 0, "multipliers.buffer", buffer, "at least 1")?;
+                actor_lambda.validate(ACTOR_LAMBDA)?;
+                range::check(*buffer > 0, "multipliers.buffer", buffer, "at least 1")?;
                 range::check(
-                    (1..=buffer).contains(&buffer_batch),
+                    (1..=*buffer).contains(buffer_batch),
                     "multipliers.buffer_batch",
                     buffer_batch,
                     "at least 1 and at most multipliers.buffer",
                 )?;
-                range::not_negative("multipliers.lambda", lambda)?;
-                range::not_negative("multipliers.eta", eta)
+                lambda.validate(LAMBDA)?;
+                eta.validate(ETA)
             }
         }
     }
@@ -176,15 +182,27 @@ impl Rule {
     }
 
     /// The multipliers at the start of a run, for so many constraints and slots of a population.
-    pub fn build(&self, constraints: usize, slots: usize, rng: &mut Rng) -> Box<dyn Multipliers> {
-        match *self {
-            Self::None => Box::new(Fixed::new(0.0, constraints)),
-            Self::Fixed { lambda } => Box::new(Fixed::new(lambda, constraints)),
-            Self::Ascent { lambda, eta } => Box::new(Ascent::new(lambda, eta, constraints)),
+    pub fn build(
+        &self,
+        constraints: usize,
+        slots: usize,
+        rng: &mut Rng,
+    ) -> Result<Box<dyn Multipliers>, ConfigError> {
+        let ascent = |lambda: &Each, eta: &Each| {
+            Ok::<_, ConfigError>(Ascent::new(
+                lambda.of(LAMBDA, constraints)?,
+                eta.of(ETA, constraints)?,
+            ))
+        };
+        Ok(match self {
+            Self::None => Box::new(Fixed::new(vec![0.0; constraints])),
+            Self::Fixed { lambda } => Box::new(Fixed::new(lambda.of(LAMBDA, constraints)?)),
+            Self::Ascent { lambda, eta } => Box::new(ascent(lambda, eta)?),
             Self::PerActor { lambda, actor_lambda, eta, buffer, buffer_batch } => {
-                let learner = Ascent::new(lambda, eta, constraints);
-                Box::new(PerActor::new(learner, actor_lambda, slots, buffer, buffer_batch, rng))
+                let (learner, most) =
+                    (ascent(lambda, eta)?, actor_lambda.of(ACTOR_LAMBDA, constraints)?);
+                Box::new(PerActor::new(learner, &most, slots, *buffer, *buffer_batch, rng))
             }
-        }
+        })
     }
 }

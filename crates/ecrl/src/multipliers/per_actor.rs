@@ -20,17 +20,17 @@ pub struct PerActor {
 }
 
 impl PerActor {
-    /// Slots whose multipliers start uniformly between 0 and `most`.
+    /// Slots whose multipliers start uniformly between 0 and `most`, which each constraint has its own
+    /// of.
     pub fn new(
         learner: Ascent,
-        most: f64,
+        most: &[f64],
         slots: usize,
         buffer: usize,
         batch: usize,
         rng: &mut Rng,
     ) -> Self {
-        let constraints = learner.of_learner().len();
-        let mut own = || (0..constraints).map(|_| most * rng.random::<f64>()).collect();
+        let mut own = || most.iter().map(|most| most * rng.random::<f64>()).collect();
         let slots = (0..slots).map(|_| learner.with(own())).collect();
         Self { learner, slots, buffer: ConstraintBuffer::new(buffer), batch }
     }

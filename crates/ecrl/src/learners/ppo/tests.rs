@@ -58,7 +58,8 @@ fn learner(fixture: &Value) -> (Ppo, Barrier) {
     ppo.observations.variance = doubles("variance").collect();
     let spec = cmdp::PointMass::new(vec![]).unwrap();
     let mut barrier =
-        Barrier::new(&IpoSection::default(), cmdp::Env::spec(&spec), &mut cmdp::rng([0; 4]));
+        Barrier::new(&IpoSection::default(), cmdp::Env::spec(&spec), &mut cmdp::rng([0; 4]))
+            .unwrap();
     barrier.sharpness = number("barrier");
     barrier.limits = (!limits.is_empty()).then_some(limits);
     let batch = &fixture["batch"];
