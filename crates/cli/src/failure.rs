@@ -115,7 +115,9 @@ impl From<TrainError> for Failure {
             TrainError::Env(error) => {
                 error.downcast().map_or_else(Self::run, |failure: Box<Self>| *failure)
             }
-            TrainError::Threads(_) | TrainError::NotFinite { .. } => Self::run(error),
+            TrainError::Threads(_) | TrainError::NotFinite { .. } | TrainError::Number(_) => {
+                Self::run(error)
+            }
         }
     }
 }

@@ -17,6 +17,33 @@ pub struct EnvSpec {
     pub constraints: Vec<Constraint>,
 }
 
+impl EnvSpec {
+    /// Names the first number that is not finite, or will not be as f32, of what a step brought.
+    pub fn verify(&self, obs: &[f64], reward: f64, costs: &[f64]) -> Result<(), NotFinite> {
+        let refuse = |what: String, value: f64| match (value as f32).is_finite() {
+            true => Ok(()),
+            false => Err(NotFinite { task: self.name.clone(), what, value }),
+        };
+        refuse("the reward".into(), reward)?;
+        for (constraint, cost) in self.constraints.iter().zip(costs) {
+            refuse(format!("the cost '{}'", constraint.name), *cost)?;
+        }
+        obs.iter().enumerate().try_for_each(|(i, x)| refuse(format!("observation[{i}]"), *x))
+    }
+}
+
+/// A number of an environment that nobody can learn from.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{what} of {task} is {value:?}; expected a finite number")]
+pub struct NotFinite {
+    /// The task.
+    pub task: String,
+    /// Which number.
+    pub what: String,
+    /// The number.
+    pub value: f64,
+}
+
 /// What one step brought.
 ///
 /// `terminated` and `truncated` are separate facts and may both be true: only `terminated` says

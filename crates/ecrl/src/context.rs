@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cmdp::EnvSpec;
+use cmdp::{EnvSpec, NotFinite};
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +65,9 @@ pub struct Context {
     pub grad_steps: u64,
     /// Where the time went, up to when the run was last begun or resumed for the total.
     pub times: Times,
+    /// A number of an environment that was not finite: the run ends when what it was in has been
+    /// played.
+    pub(crate) fault: Option<NotFinite>,
     pub(crate) collector: Box<dyn Collector>,
 }
 
@@ -101,6 +104,8 @@ impl Context {
         let Self { pool, collector, .. } = self;
         let played = pool.install(|| collector.play(tickets, choice));
         self.count_physics(start, played.iter().map(|rollout| rollout.times));
+        let first = || played.iter().find_map(|rollout| rollout.fault.clone());
+        self.fault = self.fault.take().or_else(first);
         played
     }
 

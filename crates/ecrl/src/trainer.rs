@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cmdp::{Constraint, Env, EnvSpec};
+use cmdp::{Constraint, Env, EnvSpec, NotFinite};
 use nets::Mlp;
 use nets::store::Store;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,9 @@ pub enum TrainError {
     /// An environment that cannot be made.
     #[error(transparent)]
     Env(BoxError),
+    /// An environment whose numbers nobody can learn from.
+    #[error("{0}; kept the last policy")]
+    Number(#[from] NotFinite),
     /// Threads cannot be had.
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
@@ -88,6 +91,7 @@ pub struct Trainer {
     best: Option<Best>,
     /// Whether a number is not finite any more, and the actor before that.
     broken: bool,
+    fault: Option<NotFinite>,
     last_good: Mlp,
     started: Instant,
 }
@@ -122,6 +126,7 @@ impl Trainer {
                 config,
                 spec,
                 pool: Arc::new(pool),
+                fault: None,
                 collector: Box::new(Threads::new(envs)),
                 generation: 0,
                 env_steps: 0,
@@ -135,6 +140,7 @@ impl Trainer {
             learnt_steps: 0,
             best: None,
             broken: false,
+            fault: None,
             started: Instant::now(),
         })
     }
@@ -214,6 +220,9 @@ impl Trainer {
     /// a state could not be loaded.
     pub fn state(&mut self) -> Result<Store, TrainError> {
         self.refuse_not_finite()?;
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone().into());
+        }
         let saved = Walk::save(|walk| self.walk(walk));
         Ok(saved.expect("saving refuses nothing"))
     }
@@ -312,7 +321,7 @@ impl Trainer {
         &mut self,
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<Option<Record>, TrainError> {
-        Ok(if self.play_and_learn(progress)? { self.conclude() } else { None })
+        if self.play_and_learn(progress)? { self.conclude() } else { Ok(None) }
     }
 
     /// The first part of [`generation`](Self::generation), up to its last update; returns whether
@@ -323,7 +332,7 @@ impl Trainer {
     ) -> Result<bool, TrainError> {
         let mut pending = match self.pending.take() {
             Some(pending) => pending,
-            None => self.play(),
+            None => self.play()?,
         };
         // All at once: it takes as long as a small update to reach a thread of the pool.
         let pool = Arc::clone(&self.context.pool);
@@ -332,7 +341,7 @@ impl Trainer {
         learnt
     }
 
-    fn play(&mut self) -> Pending {
+    fn play(&mut self) -> Result<Pending, TrainError> {
         self.context.generation += 1;
         self.last_good = self.algorithm.actor();
         let mut record = Record::default();
@@ -341,29 +350,45 @@ impl Trainer {
         record.set(&ENV_STEPS, 0);
         record.set(&GRAD_STEPS, 0);
         let Collected { steps, updates } = self.algorithm.collect(&mut self.context, &mut record);
+        self.refuse_fault()?;
         self.context.env_steps += steps;
         self.learnt_steps += if updates > 0 { steps } else { 0 };
         record.set(&ENV_STEPS, self.context.env_steps);
-        Pending { record, steps, updates, done: 0, figures: Record::default() }
+        Ok(Pending { record, steps, updates, done: 0, figures: Record::default() })
     }
 
     /// The second part of [`generation`](Self::generation): what the algorithm does after its last
     /// update, and a test. Only here does it matter whether the run ends with this generation: a
     /// checkpoint made before serves a longer run as well.
-    pub fn conclude(&mut self) -> Option<Record> {
-        let Pending { mut record, figures, done, .. } = self.pending.take()?;
+    pub fn conclude(&mut self) -> Result<Option<Record>, TrainError> {
+        let Some(Pending { mut record, figures, done, .. }) = self.pending.take() else {
+            return Ok(None);
+        };
         record.set(&GRAD_STEPS, self.context.grad_steps);
         record.set_means(&figures, done);
         self.algorithm.conclude(&self.context, &mut record);
         let due = |at: u64| self.context.env_steps >= at + self.context.config.test.every;
         if self.is_done() || self.tested_at.is_none_or(due) {
             self.test(&mut record);
+            self.refuse_fault()?;
         }
         let Times { updates, physics, total } = self.times();
         record.set(&SECONDS, total);
         record.set(&SECONDS_UPDATES, updates);
         record.set(&SECONDS_PHYSICS, physics);
-        Some(record)
+        Ok(Some(record))
+    }
+
+    /// Ends the run where an environment has brought a number that is not finite.
+    fn refuse_fault(&mut self) -> Result<(), TrainError> {
+        self.fault = self.context.fault.take();
+        match &self.fault {
+            None => Ok(()),
+            Some(fault) => {
+                self.broken = true;
+                Err(fault.clone().into())
+            }
+        }
     }
 
     /// The updates that are still to be done; returns whether all are.

@@ -217,7 +217,7 @@ fn a_constraint_on_a_mean_is_not_kept_by_ending_early() {
             let before = ended.load(Ordering::Relaxed);
             assert!(trainer.play_and_learn(&mut |_| true).unwrap());
             lengths.push(800.0 / (ended.load(Ordering::Relaxed) - before) as f64);
-            costs.push(get(&trainer.conclude().unwrap(), &ROLLOUT_COST)[0]);
+            costs.push(get(&trainer.conclude().unwrap().unwrap(), &ROLLOUT_COST)[0]);
         }
         let (first, last) = (lengths[0], lengths[lengths.len() - 1]);
         assert!(costs[0] > 0.45 && costs[costs.len() - 1] < 0.36, "{algorithm}: {costs:?}");
@@ -328,7 +328,7 @@ fn updates_and_multipliers_wait_for_enough_transitions() {
     }
 }
 
-/// Pays something that is not a number after a while, as no environment should.
+/// Pays something whose square is not finite after a while, as no environment should.
 struct Poisoned(Box<dyn Env>, u32);
 
 impl Env for Poisoned {
@@ -343,7 +343,7 @@ impl Env for Poisoned {
     fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
         self.1 += 1;
         let step = self.0.step(action, obs, costs);
-        Step { reward: if self.1 > 1500 { f64::NAN } else { step.reward }, ..step }
+        Step { reward: if self.1 > 1500 { 1e38 } else { step.reward }, ..step }
     }
 }
 
@@ -361,7 +361,7 @@ fn a_nan_stops_the_run_with_step_and_tensor_and_keeps_the_last_good_policy() {
         }
     };
     assert!(
-        error.starts_with("update ") && error.contains("critic1.0.weight is not finite"),
+        error.starts_with("update ") && error.contains(": critic1.adam.v is not finite"),
         "{error}"
     );
     assert_eq!(trainer.actor(), good);

@@ -283,7 +283,7 @@ impl Run {
         if !learnt {
             return Ok(());
         }
-        let Some(record) = self.trainer.conclude() else { return Ok(()) };
+        let Some(record) = self.trainer.conclude()? else { return Ok(()) };
         self.directory.record(&record, self.trainer.census())?;
         if record.get(&NEW_BEST) == Some(true)
             && let Some(best) = Policy::of_best(&self.trainer)

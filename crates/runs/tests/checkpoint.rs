@@ -142,7 +142,7 @@ fn a_finished_run_asked_for_more_steps_is_the_longer_run() {
         }
         assert!(first.play_and_learn(&mut |_| true).unwrap());
         checkpoints.write(&mut first, vec![]).unwrap();
-        let last = first.conclude().unwrap();
+        let last = first.conclude().unwrap().unwrap();
         assert!(last.get(&LEARNER_REWARD).is_some(), "the end is always tested");
 
         let mut second = trainer(&long);

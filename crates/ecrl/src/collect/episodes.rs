@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use cmdp::{Env, Episode, Rng};
+use cmdp::{Env, Episode, NotFinite, Rng};
 use nets::{Mlp, gaussian};
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
@@ -39,6 +39,8 @@ pub struct Rollout {
     pub episode: Episode,
     /// Whether the simulation broke down.
     pub unstable: bool,
+    /// What ended it where a number was not finite.
+    pub fault: Option<NotFinite>,
     /// How long the environment took, and the whole episode.
     pub times: [Duration; 2],
     terminated: bool,
@@ -146,6 +148,7 @@ fn play(env: &mut dyn Env, ticket: &Ticket, choice: Choice) -> Rollout {
     let mut rollout = Rollout {
         episode: Episode::new(&spec.constraints),
         unstable: false,
+        fault: None,
         times: [Duration::ZERO; 2],
         terminated: false,
         obs: vec![],
@@ -156,6 +159,7 @@ fn play(env: &mut dyn Env, ticket: &Ticket, choice: Choice) -> Rollout {
     let begun = Instant::now();
     env.reset(&mut rng, &mut obs);
     rollout.times[0] = begun.elapsed();
+    rollout.fault = spec.verify(&obs, 0.0, &[]).err();
     loop {
         let first = rollout.obs.len();
         rollout.obs.extend(obs.iter().map(|&x| x as f32));
@@ -176,7 +180,10 @@ fn play(env: &mut dyn Env, ticket: &Ticket, choice: Choice) -> Rollout {
         rollout.rewards.push(step.reward as f32);
         rollout.costs.extend(costs.iter().map(|&c| c as f32));
         rollout.unstable |= step.unstable;
-        if step.is_last() {
+        if rollout.fault.is_none() {
+            rollout.fault = spec.verify(&obs, step.reward, &costs).err();
+        }
+        if step.is_last() || rollout.fault.is_some() {
             rollout.terminated = step.terminated;
             rollout.obs.extend(obs.iter().map(|&x| x as f32));
             rollout.times[1] = begun.elapsed();

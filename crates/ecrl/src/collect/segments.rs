@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use cmdp::{Env, EnvSpec, Episode};
+use cmdp::{Env, EnvSpec, Episode, NotFinite};
 use nets::Mlp;
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
@@ -40,6 +40,8 @@ pub struct Segment {
     pub ended: Vec<Episode>,
     /// Steps whose simulation broke down.
     pub unstable: usize,
+    /// The first number that was not finite.
+    fault: Option<NotFinite>,
     /// How long the environments took, and everything.
     times: [Duration; 2],
 }
@@ -91,6 +93,7 @@ impl Segments {
             all.batch.append(segment.batch);
             all.ended.extend(segment.ended);
             all.unstable += segment.unstable;
+            context.fault = context.fault.take().or(segment.fault);
         }
         all
     }
@@ -162,7 +165,7 @@ impl Running {
         batch.signals = vec![Vec::with_capacity(steps); 1 + costs_noted];
         for step in 1..=steps {
             if std::mem::take(&mut self.fresh) {
-                self.reset(seed, &spec);
+                self.reset(seed, &spec, &mut played.fault);
             }
             let first = batch.obs.len();
             batch.obs.extend(self.obs.iter().map(|&x| x as f32));
@@ -187,20 +190,24 @@ impl Running {
             batch.terminated.push(flag(brought.terminated));
             batch.last.push(flag(brought.is_last() || step == steps));
             played.unstable += usize::from(brought.unstable);
+            if played.fault.is_none() {
+                played.fault = spec.verify(&self.obs, brought.reward, &costs).err();
+            }
             if brought.is_last() {
                 let next = Episode::new(&spec.constraints);
                 played.ended.push(std::mem::replace(&mut self.episode, next));
-                self.reset(seed, &spec);
+                self.reset(seed, &spec, &mut played.fault);
             }
         }
         played.times[1] = begun.elapsed();
         played
     }
 
-    fn reset(&mut self, seed: u64, spec: &EnvSpec) {
+    fn reset(&mut self, seed: u64, spec: &EnvSpec, fault: &mut Option<NotFinite>) {
         let mut rng = cmdp::rng([seed, Stream::Start as u64, self.number, self.begun]);
         self.begun += 1;
         self.episode = Episode::new(&spec.constraints);
         self.env.reset(&mut rng, &mut self.obs);
+        *fault = fault.take().or_else(|| spec.verify(&self.obs, 0.0, &[]).err());
     }
 }
