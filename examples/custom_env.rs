@@ -82,6 +82,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut run = Run::create_or_resume(config, "runs/room".as_ref(), &options, make)?;
     run.train(&mut Print)?;
     let best = &run.trainer().best().expect("it was tested").result;
-    println!("best: reward {:.1} at {:?}, in {}", best.reward, best.cost, run.path().display());
+    let (mean, sampled) = (&best.mean, &best.sampled);
+    println!("best: reward {:.1} at {:?} with its mean action", mean.reward, mean.cost);
+    println!("      reward {:.1} at {:?} with sampled actions", sampled.reward, sampled.cost);
+    println!("      in {}", run.path().display());
     Ok(())
 }

@@ -43,7 +43,7 @@ def check(run):
         apart = np.abs(ours - theirs).max()
         assert apart < 1e-5, apart
 
-        expected = json.loads(ecrl("eval", run, "--episodes", 5, "--json"))["each"]
+        expected = json.loads(ecrl("eval", run, "--episodes", 5, "--mean", "--json"))["mean_action"]["each"]
         env = gymnasium.make("Hopper-v4")
         returns = []
         for one in expected:

@@ -1,9 +1,10 @@
 //! `ecrl eval`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ecrl::collect::episodes::Choice;
 use ecrl::evaluate::evaluate;
 use runs::policy::Policy;
 use runs::{directory, read};
@@ -15,7 +16,7 @@ use crate::threads;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Which {
-    /// The most rewarding in tests that kept every constraint, or else the least violating
+    /// The most rewarding that kept every constraint both ways, or else the least violating
     Best,
     /// The learner at the end of training
     Final,
@@ -37,6 +38,12 @@ pub struct EvalArgs {
     /// Threads; the result does not depend on them [default: all]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Only with sampled actions, as it was trained [default: both ways]
+    #[arg(long, conflicts_with = "mean")]
+    sample: bool,
+    /// Only with its mean action, as a robot is shipped with it [default: both ways]
+    #[arg(long)]
+    mean: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -50,43 +57,83 @@ impl Which {
             Self::Final => directory::POLICY,
         }
     }
+
+    /// Where it is, if it is there.
+    pub fn path(self, run: &Path) -> Result<PathBuf, Failure> {
+        let path = run.join(self.file());
+        if self == Self::Best && !path.exists() && run.join(Self::Final.file()).exists() {
+            let text = format!(
+                "{}: not there yet: the best is chosen now and then and at the end; --policy final takes \
+                 the learner",
+                path.display()
+            );
+            return Err(Failure::input(text));
+        }
+        Ok(path)
+    }
 }
 
 pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
     let config = read::config(&args.run)?;
-    let envs = (0..threads(args.threads))
-        .map(|_| environment::make(&config))
-        .collect::<Result<Vec<_>, Failure>>()?;
     let name = args.policy.file();
-    let policy = Policy::load(&args.run.join(name), envs[0].spec())?;
-    let result = evaluate(&policy.actor, envs, args.episodes as usize, args.seed)
-        .map_err(|error| Failure::run(format!("cannot start threads: {error}")))?;
+    let path = args.policy.path(&args.run)?;
+    let policy = Policy::load(&path, environment::make(&config)?.spec())?;
+    let faces: &[(&str, Choice)] = match (args.mean, args.sample) {
+        (true, _) => &[("mean action", Choice::Mean)],
+        (_, true) => &[("sampled actions", Choice::Sample)],
+        _ => &[("mean action", Choice::Mean), ("sampled actions", Choice::Sample)],
+    };
+    let mut results = Vec::new();
+    for (name, choice) in faces {
+        let envs = (0..threads(args.threads))
+            .map(|_| environment::make(&config))
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let result = evaluate(&policy.actor, envs, args.episodes as usize, args.seed, *choice)?;
+        results.push((*name, result));
+    }
+    let feasible = results.iter().all(|(_, result)| result.feasible);
     if args.json {
-        let mut report = json!(result);
-        report["task"] = json!(config.task);
-        report["algorithm"] = json!(policy.about.algorithm);
-        report["policy"] = json!(name);
-        report["env_steps"] = json!(policy.about.env_steps);
+        let mut report = json!({
+            "task": config.task,
+            "algorithm": policy.about.algorithm,
+            "policy": name,
+            "env_steps": policy.about.env_steps,
+            "feasible": feasible,
+        });
+        for (name, result) in &results {
+            report[name.replace(' ', "_")] = json!(result);
+        }
         writeln!(output, "{report:#}")?;
         return Ok(());
     }
     writeln!(
         output,
         "{name} of {} on {}, after {} steps, {} episodes",
-        policy.about.algorithm, config.task, policy.about.env_steps, result.episodes
+        policy.about.algorithm, config.task, policy.about.env_steps, args.episodes
     )?;
-    writeln!(output, "  reward     {:.1} ± {:.1}", result.reward_mean, result.reward_sd)?;
-    writeln!(output, "  length     {:.0} steps", result.steps_mean)?;
-    for c in &result.constraints {
-        writeln!(
-            output,
-            "  constraint {}: {:.3} ± {:.3}, {}",
-            c.constraint,
-            c.mean,
-            c.sd,
-            if c.mean <= c.threshold { "kept" } else { "broken" }
-        )?;
+    for (name, result) in &results {
+        writeln!(output, "{name}")?;
+        writeln!(output, "  reward     {:.1} ± {:.1}", result.reward_mean, result.reward_sd)?;
+        writeln!(output, "  length     {:.0} steps", result.steps_mean)?;
+        for c in &result.constraints {
+            writeln!(
+                output,
+                "  constraint {}: {:.3} ± {:.3}, {}",
+                c.constraint,
+                c.mean,
+                c.sd,
+                if c.mean <= c.threshold { "kept" } else { "broken" }
+            )?;
+        }
+        writeln!(output, "  feasible   {:.0} % of episodes", 100.0 * result.feasible_share)?;
     }
-    writeln!(output, "  feasible   {:.0} % of episodes", 100.0 * result.feasible_share)?;
+    if results.len() > 1 && !results[0].1.constraints.is_empty() {
+        let broken = results.iter().filter(|(_, result)| !result.feasible).map(|(name, _)| *name);
+        match broken.collect::<Vec<_>>()[..] {
+            [] => writeln!(output, "feasible: yes, both ways")?,
+            [one] => writeln!(output, "feasible: no, not with its {one}")?,
+            _ => writeln!(output, "feasible: no, neither way")?,
+        }
+    }
     Ok(())
 }

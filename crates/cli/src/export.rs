@@ -39,7 +39,7 @@ enum Format {
 
 pub fn export(args: ExportArgs, output: &mut impl Write) -> Result<(), Failure> {
     let robot = environment::robot(&read::config(&args.run)?)?;
-    let policy = Policy::load(&args.run.join(args.policy.file()), robot.spec())?;
+    let policy = Policy::load(&args.policy.path(&args.run)?, robot.spec())?;
     let (bytes, extension) = match args.format {
         Format::Onnx => (export::onnx(&policy), "onnx"),
         Format::Safetensors => (policy.to_bytes(), "safetensors"),

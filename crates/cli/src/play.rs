@@ -43,7 +43,7 @@ pub struct PlayArgs {
 
 pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
     let mut robot = environment::robot(&read::config(&args.run)?)?;
-    let policy = Policy::load(&args.run.join(args.policy.file()), robot.spec())?;
+    let policy = Policy::load(&args.policy.path(&args.run)?, robot.spec())?;
     if args.window {
         return in_window(&args, robot, &policy);
     }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use cmdp::Constraint;
 use ecrl::metrics::{
-    CHAMPION_REWARD, ENV_STEPS, LEARNER_COST, LEARNER_REWARD, NEW_BEST, Record, Value,
+    CHAMPION_REWARD, CHAMPION_SAMPLED_REWARD, ENV_STEPS, LEARNER_COST, LEARNER_REWARD, NEW_BEST,
+    Record, SAMPLED_COST, SAMPLED_REWARD, Value,
 };
 use ecrl::multipliers::LAMBDA_LEARNER;
 use ecrl::trainer::Trainer;
@@ -106,16 +107,26 @@ impl<'a, W: Write + Send> Progress<'a, W> {
         if !self.last_test.is_empty() {
             writeln!(o, "  last   {}", self.last_test)?;
         }
-        if let Some(best) = trainer.best().map(|best| &best.result) {
-            let kept = Constraint::all_kept(&self.constraints, &best.cost);
-            writeln!(
-                o,
-                "  best   reward {:.1}  {}(at {} steps{})",
-                best.reward,
-                costs(&best.cost, &self.constraints),
-                best.env_steps,
-                if kept { "" } else { "; no policy kept every constraint, this came closest" }
-            )?;
+        match trainer.best().map(|best| &best.result) {
+            Some(best) => {
+                writeln!(
+                    o,
+                    "  best   reward {:.1} (sampled {:.1})  {}(at {} steps; {} new episodes each way{})",
+                    best.mean.reward,
+                    best.sampled.reward,
+                    costs(&best.mean.cost, &best.sampled.cost, &self.constraints),
+                    best.env_steps,
+                    config.test.retest_episodes,
+                    match best.is_feasible() {
+                        true => "",
+                        false => "; none kept every constraint both ways, this came closest",
+                    }
+                )?;
+            }
+            None => {
+                let every = config.test.retest_every;
+                writeln!(o, "  best   none yet: it is chosen every {every} steps and at the end")?;
+            }
         }
         let path = run.path().display();
         let megabytes = run.checkpoint_bytes() as f64 / 1e6;
@@ -159,17 +170,23 @@ impl<W: Write + Send> Observer for Progress<'_, W> {
             return;
         };
         let lambda = record.get(&LAMBDA_LEARNER).unwrap_or_default();
-        let champion = record.get(&CHAMPION_REWARD).map(|x| format!("  champion {x:.1}"));
+        let sampled = record.get(&SAMPLED_REWARD).unwrap_or(f64::NAN);
+        let sampled_cost = record.get(&SAMPLED_COST).unwrap_or_default();
+        let champion = record.get(&CHAMPION_REWARD).map(|x| {
+            let sampled = record.get(&CHAMPION_SAMPLED_REWARD).unwrap_or(f64::NAN);
+            format!("  champion {x:.1} (sampled {sampled:.1})")
+        });
         let kept = match record.value("population_feasible") {
-            Some(Value::Number(share)) => format!("  feasible {:.0} %", 100.0 * share),
+            Some(Value::Number(share)) => format!("  population feasible {:.0} %", 100.0 * share),
             _ => String::new(),
         };
         self.last_test = format!(
-            "reward {reward:.1}  {}{}{}{kept}",
-            costs(&cost, &self.constraints),
+            "reward {reward:.1} (sampled {sampled:.1})  {}{}{}{kept}",
+            costs(&cost, &sampled_cost, &self.constraints),
             multipliers(&lambda, &self.constraints),
             champion.unwrap_or_default(),
         );
+        self.last_test.truncate(self.last_test.trim_end().len());
         self.bar.set_message(self.last_test.clone());
         let best = if record.get(&NEW_BEST) == Some(true) { "  best so far" } else { "" };
         let text = format!("{}{best}", self.last_test);
@@ -181,13 +198,14 @@ impl<W: Write + Send> Observer for Progress<'_, W> {
     }
 }
 
-/// Each J_C against its threshold.
-fn costs(values: &[f64], constraints: &[Constraint]) -> String {
-    let one = |(value, c): (&f64, &Constraint)| {
-        let (sign, word) = if c.is_kept_by(*value) { ("<=", "kept") } else { (">", "broken") };
-        format!("{} {value:.3} {sign} {} {word}  ", c.name, c.threshold)
+/// Each J_C against its threshold, with the mean action and with sampled ones: kept if both are.
+fn costs(values: &[f64], sampled: &[f64], constraints: &[Constraint]) -> String {
+    let one = |((value, sampled), c): ((&f64, &f64), &Constraint)| {
+        let kept = c.is_kept_by(*value) && c.is_kept_by(*sampled);
+        let (sign, word) = if kept { ("<=", "kept") } else { (">", "broken") };
+        format!("{} {value:.3} (sampled {sampled:.3}) {sign} {} {word}  ", c.name, c.threshold)
     };
-    values.iter().zip(constraints).map(one).collect()
+    values.iter().zip(sampled).zip(constraints).map(one).collect()
 }
 
 fn multipliers(lambda: &[f64], constraints: &[Constraint]) -> String {

@@ -6,6 +6,7 @@ use cmdp::{Env, EnvSpec, Rng};
 use nets::Mlp;
 use toml::Table;
 
+use crate::best::Outcome;
 use crate::config::{Config, ConfigError, Section};
 use crate::context::Context;
 use crate::memory::replay::Replay;
@@ -28,8 +29,8 @@ pub trait Algorithm: Any + Send {
     /// The learner's policy: a network from an observation to `[μ, log σ]`.
     fn actor(&self) -> Mlp;
 
-    /// The first of the generation's ranking, as it was ranked.
-    fn champion(&self) -> Option<Mlp> {
+    /// The champion of the generation, as it was ranked.
+    fn champion(&self) -> Option<Champion> {
         None
     }
 
@@ -50,6 +51,15 @@ pub trait Algorithm: Any + Send {
 
     /// Walks everything that lasts but the replay buffer; what trouble spreads from comes first.
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError>;
+}
+
+/// The one of a population that is tested beside the learner.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Champion {
+    /// The policy.
+    pub actor: Mlp,
+    /// The episode it was ranked by.
+    pub played: Outcome,
 }
 
 /// What a generation brought.

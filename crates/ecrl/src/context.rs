@@ -34,6 +34,8 @@ pub enum Stream {
     Start = 8,
     /// The order of rows in an epoch.
     Order = 9,
+    /// Second tests, of who may be the best.
+    Retest = 10,
     /// Evaluations of a policy, apart from training.
     Evaluation = 1000,
 }

@@ -1,4 +1,4 @@
-//! A policy's worth: episodes with its mean action.
+//! A policy's worth, with its mean action or with sampled ones.
 
 use cmdp::{Constraint, Env};
 use nets::Mlp;
@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::collect::episodes::{Choice, Collector as _, Threads, Ticket};
 use crate::context::Stream;
+use crate::trainer::TrainError;
 
 /// What the episodes of an evaluation brought.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,13 +60,14 @@ pub fn key(seed: u64, episode: u64) -> [u64; 4] {
     [seed, Stream::Evaluation as u64, 0, episode]
 }
 
-/// Plays `episodes` episodes with the mean action, in the given environments, one for each thread.
+/// Plays `episodes` episodes in the given environments, one for each thread.
 pub fn evaluate(
     actor: &Mlp,
     mut envs: Vec<Box<dyn Env>>,
     episodes: usize,
     seed: u64,
-) -> Result<Evaluation, rayon::ThreadPoolBuildError> {
+    choice: Choice,
+) -> Result<Evaluation, TrainError> {
     let constraints: Vec<Constraint> = envs[0].spec().constraints.clone();
     let mut start = |ticket: &Ticket| {
         let env = &mut envs[0];
@@ -78,7 +80,10 @@ pub fn evaluate(
     let starts: Vec<Option<Vec<f64>>> = tickets.iter().map(&mut start).collect();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(envs.len()).build()?;
     let mut threads = Threads::new(envs);
-    let played = pool.install(|| threads.play(&tickets, Choice::Mean));
+    let played = pool.install(|| threads.play(&tickets, choice));
+    if let Some(fault) = played.iter().find_map(|rollout| rollout.fault.clone()) {
+        return Err(fault.into());
+    }
     let rewards: Vec<f64> = played.iter().map(|r| r.episode.reward()).collect();
     let steps: Vec<f64> = played.iter().map(|r| r.episode.steps() as f64).collect();
     let evaluated: Vec<ConstraintEvaluation> = constraints

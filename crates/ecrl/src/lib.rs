@@ -22,6 +22,7 @@ pub mod collect;
 pub mod config;
 pub mod context;
 pub mod evaluate;
+mod judge;
 pub mod learners;
 pub mod memory;
 pub mod metrics;

@@ -10,15 +10,14 @@ use nets::store::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Collected, Setup};
-use crate::best::{Best, TestResult};
-use crate::collect::episodes::{Choice, Threads, constraint_values, mean, mean_costs};
+use crate::best::Best;
+use crate::collect::episodes::Threads;
 use crate::config::{Config, ConfigError, Layers};
 use crate::context::{Context, Stream, Times};
+use crate::judge::Judge;
 use crate::memory::replay::{Replay, StoredReplay};
 use crate::metrics::{
-    BEST_FEASIBLE, BEST_REWARD, CHAMPION_COST, CHAMPION_REWARD, ENV_STEPS, FEASIBLE, GENERATION,
-    GRAD_STEPS, LEARNER_COST, LEARNER_REWARD, NEW_BEST, Record, SECONDS, SECONDS_PHYSICS,
-    SECONDS_UPDATES,
+    ENV_STEPS, GENERATION, GRAD_STEPS, Record, SECONDS, SECONDS_PHYSICS, SECONDS_UPDATES,
 };
 use crate::population::census::Census;
 use crate::state::{StateError, Walk};
@@ -36,7 +35,7 @@ pub enum TrainError {
     #[error(transparent)]
     Env(BoxError),
     /// An environment whose numbers nobody can learn from.
-    #[error("{0}; kept the last policy")]
+    #[error(transparent)]
     Number(#[from] NotFinite),
     /// Threads cannot be had.
     #[error("cannot start threads: {0}")]
@@ -74,10 +73,8 @@ struct Counters {
     env_steps: u64,
     grad_steps: u64,
     learnt_steps: u64,
-    tested_at: Option<u64>,
     times: Times,
     pending: Option<Pending>,
-    best: Option<TestResult>,
 }
 
 /// A training run.
@@ -85,10 +82,9 @@ pub struct Trainer {
     context: Context,
     pub(crate) algorithm: Box<dyn Algorithm>,
     pending: Option<Pending>,
-    tested_at: Option<u64>,
+    judge: Judge,
     /// Steps of generations that had updates.
     learnt_steps: u64,
-    best: Option<Best>,
     /// Whether a number is not finite any more, and the actor before that.
     broken: bool,
     fault: Option<NotFinite>,
@@ -136,9 +132,8 @@ impl Trainer {
             last_good: algorithm.actor(),
             algorithm,
             pending: None,
-            tested_at: None,
+            judge: Judge::default(),
             learnt_steps: 0,
-            best: None,
             broken: false,
             fault: None,
             started: Instant::now(),
@@ -186,7 +181,7 @@ impl Trainer {
 
     /// The best policy so far.
     pub fn best(&self) -> Option<&Best> {
-        self.best.as_ref()
+        self.judge.best()
     }
 
     /// The population of the last generation, for algorithms that have one.
@@ -256,10 +251,8 @@ impl Trainer {
             env_steps: self.context.env_steps,
             grad_steps: self.context.grad_steps,
             learnt_steps: self.learnt_steps,
-            tested_at: self.tested_at,
             times: self.times(),
             pending: self.pending.clone(),
-            best: self.best.as_ref().map(|best| best.result.clone()),
         };
         let config = &self.context.config;
         walk.fitting("run", &mut counters, "the configuration of this run", |stored, _| {
@@ -269,12 +262,7 @@ impl Trainer {
             stored.is_ok_and(|stored| Config { steps: config.steps, ..stored } == *config)
         })?;
         walk.net("last_good", &mut self.last_good)?;
-        let stored = walk.peek("run", counters.clone())?.best;
-        // In place of the one there, or of a copy where there is none yet.
-        let mut best = self.best.take().map_or_else(|| self.last_good.clone(), |best| best.actor);
-        let walked = stored.map_or(Ok(()), |_| walk.net("best", &mut best));
-        self.best = counters.best.clone().map(|result| Best { actor: best, result });
-        walked?;
+        self.judge.walk(walk, &self.last_good)?;
         self.algorithm.walk(walk)?;
         if walk.is_loading() {
             self.context.generation = counters.generation;
@@ -282,7 +270,6 @@ impl Trainer {
             self.context.grad_steps = counters.grad_steps;
             self.context.times = counters.times;
             self.learnt_steps = counters.learnt_steps;
-            self.tested_at = counters.tested_at;
             self.pending = counters.pending;
         }
         Ok(())
@@ -367,11 +354,10 @@ impl Trainer {
         record.set(&GRAD_STEPS, self.context.grad_steps);
         record.set_means(&figures, done);
         self.algorithm.conclude(&self.context, &mut record);
-        let due = |at: u64| self.context.env_steps >= at + self.context.config.test.every;
-        if self.is_done() || self.tested_at.is_none_or(due) {
-            self.test(&mut record);
-            self.refuse_fault()?;
-        }
+        let last = self.is_done();
+        let Self { context, judge, algorithm, .. } = self;
+        judge.judge(context, (|| algorithm.actor(), || algorithm.champion()), last, &mut record);
+        self.refuse_fault()?;
         let Times { updates, physics, total } = self.times();
         record.set(&SECONDS, total);
         record.set(&SECONDS_UPDATES, updates);
@@ -420,38 +406,6 @@ impl Trainer {
         }
         self.context.times.updates += start.elapsed().as_secs_f64();
         Ok(pending.done == pending.updates)
-    }
-
-    /// Tests the learner and the champion, and keeps who is the best so far.
-    fn test(&mut self, record: &mut Record) {
-        self.tested_at = Some(self.context.env_steps);
-        let learner = self.algorithm.actor();
-        let result = self.tested(&learner, Stream::TestLearner);
-        record.set(&LEARNER_REWARD, result.reward);
-        record.set(&LEARNER_COST, result.cost.clone());
-        record.set(&FEASIBLE, Constraint::all_kept(&self.context.spec.constraints, &result.cost));
-        let mut new_best = Best::keep(&mut self.best, &learner, result);
-        if let Some(champion) = self.algorithm.champion() {
-            let result = self.tested(&champion, Stream::TestChampion);
-            record.set(&CHAMPION_REWARD, result.reward);
-            record.set(&CHAMPION_COST, result.cost.clone());
-            new_best |= Best::keep(&mut self.best, &champion, result);
-        }
-        record.set(&NEW_BEST, new_best);
-        if let Some(Best { result, .. }) = &self.best {
-            record.set(&BEST_REWARD, result.reward);
-            record.set(&BEST_FEASIBLE, result.is_feasible());
-        }
-    }
-
-    fn tested(&mut self, actor: &Mlp, stream: Stream) -> TestResult {
-        let test = &self.context.config.test;
-        let choice = if test.sample { Choice::Sample } else { Choice::Mean };
-        let played = self.context.play_several(actor, test.episodes, stream, choice);
-        let constraints = &self.context.spec.constraints;
-        let cost = mean_costs(&constraint_values(&played), constraints.len());
-        let reward = mean(played.iter().map(|r| r.episode.reward()));
-        TestResult::new(self.context.env_steps, reward, cost, constraints)
     }
 }
 

@@ -23,7 +23,7 @@ use nets::store::Store;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/golden.txt");
 /// What is digested of a generation, in this order.
-const METRICS: [&str; 22] = [
+const METRICS: [&str; 30] = [
     "generation",
     "env_steps",
     "grad_steps",
@@ -46,6 +46,14 @@ const METRICS: [&str; 22] = [
     "population_cost_mean",
     "lambda_learner",
     "lambda_mean",
+    "sampled_reward",
+    "sampled_cost",
+    "champion_sampled_reward",
+    "champion_sampled_cost",
+    "best_cost",
+    "best_sampled_reward",
+    "best_sampled_cost",
+    "excess",
 ];
 
 /// FNV-1a.

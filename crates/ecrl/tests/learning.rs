@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cmdp::{Constraint, Env, EnvSpec, PointMass, Rng, Step};
 use ecrl::config::{Config, Layers};
 use ecrl::metrics::{
-    CHAMPION_COST, ENV_STEPS, FEASIBLE, GRAD_STEPS, LEARNER_COST, LEARNER_REWARD, Measure, Metric,
-    ROLLOUT_COST, Record, Value,
+    BEST_REWARD, CHAMPION_COST, ENV_STEPS, FEASIBLE, GRAD_STEPS, LEARNER_COST, LEARNER_REWARD,
+    Measure, Metric, NEW_BEST, ROLLOUT_COST, Record, Value,
 };
 use ecrl::multipliers::LAMBDA_LEARNER;
 use ecrl::trainer::Trainer;
@@ -86,7 +86,7 @@ fn rcpo_keeps_the_constraint_and_sac_earns_more_by_breaking_it() {
     let (rcpo, log) = train(config("rcpo", &[OFF_POLICY, ADAPTIVE]), 2);
     let best = &rcpo.best().unwrap().result;
     assert!(best.is_feasible());
-    assert!(best.reward > 0.9 * CONSTRAINED, "{}", best.reward);
+    assert!(best.mean.reward > 0.85 * CONSTRAINED, "{}", best.mean.reward);
     let last = log.last().unwrap();
     assert!(get(last, &FEASIBLE), "{last:?}");
     assert!(get(last, &LEARNER_REWARD) > 0.85 * CONSTRAINED, "{last:?}");
@@ -115,7 +115,7 @@ fn ecrl_keeps_the_constraint_and_erl_earns_more_by_breaking_it() {
     let (ecrl, log) = train(config("ecrl", &[OFF_POLICY, ADAPTIVE]), 2);
     let best = &ecrl.best().unwrap().result;
     assert!(best.is_feasible());
-    assert!(best.reward > 0.85 * CONSTRAINED, "{}", best.reward);
+    assert!(best.mean.reward > 0.8 * CONSTRAINED, "{}", best.mean.reward);
     let kept =
         tested(&log).iter().filter(|(_, learner, champion)| learner.min(*champion) <= 0.1).count();
     assert!(kept >= 3, "{:?}", tested(&log));
@@ -144,7 +144,7 @@ fn ipo_keeps_the_constraint_and_ppo_earns_more_by_breaking_it() {
     let last = log.last().unwrap();
     assert!(get(last, &FEASIBLE), "{last:?}");
     // The barrier is about what it draws, noise and all: the mean action stays well within.
-    assert!(ipo.best().unwrap().result.reward > 0.6 * CONSTRAINED, "{:?}", ipo.best());
+    assert!(ipo.best().unwrap().result.mean.reward > 0.6 * CONSTRAINED, "{:?}", ipo.best());
     // It starts beyond the threshold, follows the cost until it is back within, and stays there.
     assert_eq!(figure(&log[0], "recovery"), 1.0, "{:?}", log[0]);
     for g in &log[2 * log.len() / 3..] {
@@ -157,7 +157,7 @@ fn ppo_lag_keeps_the_constraint_with_a_multiplier_that_finds_its_level() {
     let (lag, log) = train(config("ppo-lag", &[ON_POLICY]), 2);
     let last = log.last().unwrap();
     assert!(get(last, &FEASIBLE), "{last:?}");
-    assert!(lag.best().unwrap().result.reward > 0.6 * CONSTRAINED, "{:?}", lag.best());
+    assert!(lag.best().unwrap().result.mean.reward > 0.6 * CONSTRAINED, "{:?}", lag.best());
     let lambda = |g: &Record| get(g, &LAMBDA_LEARNER)[0];
     assert!(lambda(&log[0]) > 0.3, "it starts beyond the threshold: {:?}", log[0]);
     for g in &log[2 * log.len() / 3..] {
@@ -311,6 +311,31 @@ fn multipliers_and_their_rates_may_differ_between_constraints() {
     let expected = "multipliers.lambda is [0.25, 3.0]; expected a number for all constraints, or one \
                     for each";
     assert_eq!(error, expected);
+}
+
+#[test]
+fn the_best_of_a_run_was_tested_again_on_fresh_starts() {
+    let values = "[test]\nevery = 0\nretest_every = 1000\nretest_episodes = 7\n";
+    let (run, log) = train(config("rcpo", &[OFF_POLICY, "steps = 6000\n", values]), 2);
+    let (mut before, mut last, mut changes) = (0, None, 0);
+    for (i, g) in log.iter().enumerate() {
+        let (steps, best) = (get(g, &ENV_STEPS), g.get(&BEST_REWARD));
+        let new = get(g, &NEW_BEST);
+        assert_eq!(best != last, new, "{g:?}");
+        if new {
+            changes += 1;
+            assert!(steps >= before + 1000 || i + 1 == log.len(), "{before} {steps}");
+            before = steps;
+            // The maximum of some tests is not what it is reported with.
+            assert!(log[..=i].iter().all(|g| g.get(&LEARNER_REWARD) != best));
+        }
+        last = best;
+    }
+    assert!(changes >= 2, "{changes}");
+    let best = &run.best().unwrap().result;
+    assert_eq!(Some(best.mean.reward), last);
+    assert_ne!(best.mean, best.sampled);
+    assert_eq!(best.is_feasible(), best.mean.cost[0] <= 0.1 && best.sampled.cost[0] <= 0.1);
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn a_number_that_is_not_finite_ends_the_run_with_its_name() {
             };
             assert!(matches!(error, TrainError::Number(_)));
             let text = error.to_string();
-            let whole = format!("{expected}; expected a finite number; kept the last policy");
+            let whole = format!("{expected}; expected a finite number");
             assert_eq!(text, whole, "{algorithm}, {what}");
             assert!(run.actor().params().iter().all(|x| x.is_finite()));
             assert!(run.state().is_err(), "a state that has met it is not stored");

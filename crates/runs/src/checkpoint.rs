@@ -17,7 +17,7 @@ use nets::store::Store;
 use serde::{Deserialize, Serialize};
 
 /// The version of the format; raised when an older program would misread a newer checkpoint.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// The folder within a run directory.
 pub const FOLDER: &str = "checkpoint";
 

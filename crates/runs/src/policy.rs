@@ -35,10 +35,16 @@ pub struct About {
     /// What follows each of them.
     #[serde(default)]
     pub activation: Activation,
-    /// The mean return of its last test, if it was tested.
+    /// The mean return of its last test with its mean action, if it was tested.
     pub reward: Option<f64>,
     /// The mean J_C of every constraint in that test.
     pub cost: Option<Vec<f64>>,
+    /// The mean return with sampled actions.
+    #[serde(default)]
+    pub sampled_reward: Option<f64>,
+    /// The mean J_C of every constraint with sampled actions.
+    #[serde(default)]
+    pub sampled_cost: Option<Vec<f64>>,
 }
 
 impl About {
@@ -56,6 +62,8 @@ impl About {
             activation: Activation::default(),
             reward: None,
             cost: None,
+            sampled_reward: None,
+            sampled_cost: None,
         }
     }
 
@@ -136,8 +144,10 @@ impl Policy {
         let Best { actor, result } = trainer.best()?;
         let about = About {
             env_steps: result.env_steps,
-            reward: Some(result.reward),
-            cost: Some(result.cost.clone()),
+            reward: Some(result.mean.reward),
+            cost: Some(result.mean.cost.clone()),
+            sampled_reward: Some(result.sampled.reward),
+            sampled_cost: Some(result.sampled.cost.clone()),
             ..About::of(trainer)
         };
         Some(Self { actor: actor.clone(), about })

@@ -51,10 +51,19 @@ fn train_writes_a_run_that_eval_and_config_read_back() {
 
     let report: Value = serde_json::from_slice(&ecrl(&["eval", &run, "--json"]).stdout).unwrap();
     assert_eq!(report["task"], "hopper");
-    assert_eq!(report["episodes"], 20);
-    assert_eq!(report["constraints"][0]["constraint"], "mean(torque)<=0.3");
+    let (mean, sampled) = (&report["mean_action"], &report["sampled_actions"]);
+    assert_eq!((&mean["episodes"], &sampled["episodes"]), (&20.into(), &20.into()));
+    assert_eq!(mean["constraints"][0]["constraint"], "mean(torque)<=0.3");
+    assert_ne!(mean["reward_mean"], sampled["reward_mean"]);
+    let both = mean["feasible"] == true && sampled["feasible"] == true;
+    assert_eq!(report["feasible"], both);
     let last = ecrl(&["eval", &run, "--policy", "final", "--episodes", "3"]);
-    assert!(stdout(&last).contains("feasible"), "{last:?}");
+    for expected in ["mean action\n", "sampled actions\n", "\nfeasible: "] {
+        assert!(stdout(&last).contains(expected), "{last:?}");
+    }
+    let sampled = ecrl(&["eval", &run, "--sample", "--episodes", "3"]);
+    let sampled = stdout(&sampled);
+    assert!(sampled.contains("sampled actions") && !sampled.contains("mean action"), "{sampled}");
 
     // The configuration alone repeats the run, to the bit.
     let again = folder.path("again");

@@ -17,8 +17,9 @@ use cmdp::Constraint;
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Algorithm, Build, Collected, Definition, PAPER, Preset, Setup};
-use crate::collect::episodes::{Rollout, constraint_values, mean_costs};
+use crate::algorithm::{Algorithm, Build, Champion, Collected, Definition, PAPER, Preset, Setup};
+use crate::best::Outcome;
+use crate::collect::episodes::{Rollout, constraint_values, excess, mean_costs};
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
 use crate::learners::off_policy::{
@@ -26,12 +27,13 @@ use crate::learners::off_policy::{
 };
 use crate::learners::sac::{Sac, SacConfig};
 use crate::memory::replay::Replay;
-use crate::metrics::{About, Figures, Metric, Record, UNSTABLE};
+use crate::metrics::{About, EXCESS, Figures, Metric, Record, UNSTABLE};
 use crate::multipliers::{AUTHORS_ASCENT, LAMBDA_LEARNER, Multipliers, Rule};
+use crate::population;
+use crate::population::EvolutionConfig;
 use crate::population::census::{Census, Fate, Fates, Individual};
 use crate::population::ranking::Ranking;
 use crate::population::variation::{Descent, Origin, vary};
-use crate::population::{Champion, EvolutionConfig};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
@@ -193,6 +195,8 @@ struct Progress {
     values: Vec<Vec<f64>>,
     /// The slots of the current generation's ranking, best first.
     ranked: Vec<usize>,
+    /// How the champion did when it was ranked.
+    champion: Option<Outcome>,
 }
 
 impl Build for Evolution {
@@ -225,6 +229,7 @@ impl Build for Evolution {
             census: None,
             values: Vec::new(),
             ranked: Vec::new(),
+            champion: None,
         };
         let champion = population[0].clone();
         Ok(Self { config, learner, population, champion, multipliers, progress })
@@ -245,9 +250,9 @@ impl Evolution {
     fn champion_of(&self, played: &[Rollout], ranked: &[usize]) -> usize {
         let reward = |slot: &usize| played[*slot].episode.reward();
         match self.config.champion {
-            Champion::Ranking => ranked[0],
+            population::Champion::Ranking => ranked[0],
             // Of equals, the first of the ranking.
-            Champion::Reward => *ranked
+            population::Champion::Reward => *ranked
                 .iter()
                 .rev()
                 .max_by(|a, b| reward(a).total_cmp(&reward(b)))
@@ -321,7 +326,11 @@ impl Algorithm for Evolution {
         }
         self.note(context, &population, record);
         let ranked = self.rank(context, &population);
-        self.champion = self.population[self.champion_of(&population, &ranked)].clone();
+        let champion = self.champion_of(&population, &ranked);
+        self.champion = self.population[champion].clone();
+        let episode = &population[champion].episode;
+        let (reward, cost) = (episode.reward(), episode.constraint_values());
+        self.progress.champion = Some(Outcome { reward, cost });
         let fate = self.vary(context, &population, &ranked); // elites stay, the rest change
         record.set_some(&LEARNER_COPY, fate.map(|fate| fate.name().to_owned()));
         let learner = self.learner.play(context, self.multipliers.of_learner(), record);
@@ -329,6 +338,8 @@ impl Algorithm for Evolution {
         self.progress.values = constraint_values(everyone()); // B_C^g
         self.multipliers.remember(&self.progress.values);
         self.progress.ranked = ranked;
+        let episodes = everyone().map(|r| &r.episode);
+        record.set(&EXCESS, excess(episodes, &context.spec.constraints));
         record.set(&UNSTABLE, everyone().filter(|r| r.unstable).count() as u64);
         let steps = everyone().map(|r| r.episode.steps() as u64).sum();
         Collected { steps, updates: self.learner.updates_due(context, steps, record) }
@@ -356,8 +367,9 @@ impl Algorithm for Evolution {
         self.learner.actor().clone()
     }
 
-    fn champion(&self) -> Option<Mlp> {
-        (!self.progress.ranked.is_empty()).then(|| self.champion.clone())
+    fn champion(&self) -> Option<Champion> {
+        let played = self.progress.champion.clone()?;
+        Some(Champion { actor: self.champion.clone(), played })
     }
 
     fn census(&self) -> Option<&Census> {

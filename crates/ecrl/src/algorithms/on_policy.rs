@@ -9,13 +9,13 @@ use nets::Mlp;
 use rand::seq::SliceRandom as _;
 
 use crate::algorithm::{Algorithm, Build, Collected, Preset, Setup};
-use crate::collect::episodes::{mean, mean_costs};
+use crate::collect::episodes::{excess, mean, mean_costs};
 use crate::collect::segments::Segments;
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
 use crate::learners::ppo::{CLIPPED, KL, Objective, Ppo, PpoConfig};
 use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
-use crate::metrics::{About, Figures, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE};
+use crate::metrics::{About, EXCESS, Figures, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
@@ -119,6 +119,7 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
             record.set(&ROLLOUT_REWARD, mean(ended.iter().map(|e| e.reward())));
             record.set(&ROLLOUT_COST, mean_costs(&values, context.spec.constraints.len()));
         }
+        record.set(&EXCESS, excess(ended, &context.spec.constraints));
         record.set(&UNSTABLE, segment.unstable as u64);
         self.variant.observe(ended);
         let mut batch = segment.batch;

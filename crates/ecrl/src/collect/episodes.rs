@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use cmdp::{Env, Episode, NotFinite, Rng};
+use cmdp::{Constraint, Env, Episode, NotFinite, Rng};
 use nets::{Mlp, gaussian};
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
@@ -91,6 +91,22 @@ pub fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
 /// The mean over episodes of each constraint's value.
 pub fn mean_costs(episodes: &[Vec<f64>], constraints: usize) -> Vec<f64> {
     (0..constraints).map(|i| mean(episodes.iter().map(|values| values[i]))).collect()
+}
+
+/// For each constraint, how far outside of it some episodes were: the sum of max(0, J_C - ε) times
+/// their steps.
+pub fn excess<'a>(
+    episodes: impl IntoIterator<Item = &'a Episode>,
+    constraints: &[Constraint],
+) -> Vec<f64> {
+    let mut sums = vec![0.0; constraints.len()];
+    for episode in episodes {
+        let values = episode.constraint_values();
+        for ((sum, value), constraint) in sums.iter_mut().zip(values).zip(constraints) {
+            *sum += (value - constraint.threshold).max(0.0) * episode.steps() as f64;
+        }
+    }
+    sums
 }
 
 fn row(numbers: &[f32], index: usize, width: usize) -> &[f32] {
@@ -219,6 +235,21 @@ mod tests {
             rayon::yield_now();
             self.0.step(action, obs, costs)
         }
+    }
+
+    #[test]
+    fn the_excess_of_episodes_by_hand() {
+        let text = ["mean(a)<=0.5", "sum(b)<=3"];
+        let constraints = text.map(|text| text.parse::<Constraint>().unwrap());
+        let step = Step { reward: 0.0, terminated: false, truncated: false, unstable: false };
+        let episode = |costs: &[[f64; 2]]| {
+            let mut episode = Episode::new(&constraints);
+            costs.iter().for_each(|costs| episode.push(&step, costs));
+            episode
+        };
+        // Means 0.75 and 0.25, sums 6 and 2; two steps and one.
+        let played = [episode(&[[1.0, 4.0], [0.5, 2.0]]), episode(&[[0.25, 2.0]])];
+        assert_eq!(excess(&played, &constraints), [0.25 * 2.0, 3.0 * 2.0]);
     }
 
     #[test]

@@ -52,8 +52,14 @@ pub struct TestConfig {
     pub episodes: usize,
     /// Environment steps after which the next generation is tested; 0 tests every one.
     pub every: u64,
-    /// Whether tests draw actions, as the authors' code does, instead of taking the mean action.
+    /// Whether sampled actions are tested in episodes of their own, as in the authors' code; otherwise
+    /// training episodes tell of them: the learner's own, and the one that the champion was ranked by.
     pub sample: bool,
+    /// Environment steps after which the best that was tested since is tested again, on fresh starts
+    /// and with both faces, to become the best of the run; the end of the run does so, too.
+    pub retest_every: u64,
+    /// Episodes of that test, for each face.
+    pub retest_episodes: usize,
 }
 
 /// The keys that every run is given; a label of its values leaves them out.
@@ -82,7 +88,13 @@ impl Config {
             steps: 1_000_000,
             seed: 0,
             constraints: Vec::new(),
-            test: TestConfig { episodes: 5, every: 1000, sample: false },
+            test: TestConfig {
+                episodes: 5,
+                every: 1000,
+                sample: false,
+                retest_every: 50_000,
+                retest_episodes: 20,
+            },
             sections: row.defaults(),
         })
     }
@@ -149,6 +161,7 @@ impl Config {
         let row = self.row()?;
         range::check(self.steps > 0, "steps", self.steps, "at least 1")?;
         range::many("test.episodes", self.test.episodes)?;
+        range::many("test.retest_episodes", self.test.retest_episodes)?;
         row.validate(&self.sections)
     }
 }

@@ -44,28 +44,67 @@ pub static LEARNER_REWARD: Metric<f64> = Metric::new(
     "learner_reward",
     "test/reward",
     "return",
-    "Mean return of the learner's test episodes, in generations that were tested",
+    "Mean return of the learner's test episodes with its mean action, in generations that were tested",
 );
 /// The learner's mean J_C in the test.
 pub static LEARNER_COST: Metric<Vec<f64>> =
-    Metric::new("learner_cost", "test", "J_C", "Mean J_C of the learner's test episodes");
-/// Whether the learner kept every constraint in the test.
+    Metric::new("learner_cost", "test", "J_C", "Mean J_C of those test episodes");
+/// The learner's mean return with sampled actions.
+pub static SAMPLED_REWARD: Metric<f64> = Metric::new(
+    "sampled_reward",
+    "sampled/reward",
+    "return",
+    "Mean return of the learner with sampled actions: of its last training episodes that ended, or with \
+     test.sample of test episodes of their own",
+);
+/// Its mean J_C with sampled actions.
+pub static SAMPLED_COST: Metric<Vec<f64>> = Metric::new(
+    "sampled_cost",
+    "sampled",
+    "J_C",
+    "Mean J_C of those episodes with sampled actions",
+);
+/// Whether the learner kept every constraint, with both faces.
 pub static FEASIBLE: Metric<bool> = Metric::new(
     "feasible",
     "test/feasible",
     "",
-    "Whether the learner's mean J_C kept every constraint in the test",
+    "Whether the learner's mean J_C kept every constraint, with its mean action and with sampled ones",
 );
 /// The champion's mean return in the test.
 pub static CHAMPION_REWARD: Metric<f64> = Metric::new(
     "champion_reward",
     "champion/reward",
     "return",
-    "Mean return of the test episodes of the champion, the first of the generation's ranking",
+    "Mean return of the champion's test episodes with its mean action; it is the first of the generation's \
+     ranking, or with evolution.champion the most rewarding",
 );
 /// The champion's mean J_C in the test.
 pub static CHAMPION_COST: Metric<Vec<f64>> =
-    Metric::new("champion_cost", "champion", "J_C", "Mean J_C of the champion's test episodes");
+    Metric::new("champion_cost", "champion", "J_C", "Mean J_C of those test episodes");
+/// The champion's return with sampled actions.
+pub static CHAMPION_SAMPLED_REWARD: Metric<f64> = Metric::new(
+    "champion_sampled_reward",
+    "champion_sampled/reward",
+    "return",
+    "Return of the champion with sampled actions: of the episode it was ranked by, or with test.sample \
+     the mean of test episodes of their own",
+);
+/// Its J_C with sampled actions.
+pub static CHAMPION_SAMPLED_COST: Metric<Vec<f64>> = Metric::new(
+    "champion_sampled_cost",
+    "champion_sampled",
+    "J_C",
+    "J_C of the champion with sampled actions, in the same episodes",
+);
+/// How far training episodes were outside the constraints.
+pub static EXCESS: Metric<Vec<f64>> = Metric::new(
+    "excess",
+    "excess",
+    "J_C·steps",
+    "How far outside its constraint the generation's training was: the sum over all episodes that ended, \
+     whoever played them, of max(0, J_C - ε) times their steps",
+);
 /// The mean return of the learner's own episodes.
 pub static ROLLOUT_REWARD: Metric<f64> = Metric::new(
     "rollout_reward",
@@ -88,21 +127,38 @@ pub static NEW_BEST: Metric<bool> = Metric::new(
     "new_best",
     "test/new_best",
     "",
-    "Whether the generation's test gave the best policy so far",
+    "Whether a policy became the best of the run, having been tested again",
 );
 /// The reward of the best policy so far.
 pub static BEST_REWARD: Metric<f64> = Metric::new(
     "best_reward",
     "best/reward",
     "return",
-    "Mean return of the best policy so far, in the test that made it the best",
+    "Mean return of the best policy so far with its mean action, when it was tested again on fresh starts",
+);
+/// Its mean J_C.
+pub static BEST_COST: Metric<Vec<f64>> =
+    Metric::new("best_cost", "best", "J_C", "Mean J_C of the best policy so far in that test");
+/// Its reward with sampled actions.
+pub static BEST_SAMPLED_REWARD: Metric<f64> = Metric::new(
+    "best_sampled_reward",
+    "best_sampled/reward",
+    "return",
+    "Mean return of the best policy so far with sampled actions, on the same starts",
+);
+/// Its mean J_C with sampled actions.
+pub static BEST_SAMPLED_COST: Metric<Vec<f64>> = Metric::new(
+    "best_sampled_cost",
+    "best_sampled",
+    "J_C",
+    "Mean J_C of the best policy so far with sampled actions, on the same starts",
 );
 /// Whether it keeps every constraint.
 pub static BEST_FEASIBLE: Metric<bool> = Metric::new(
     "best_feasible",
     "best/feasible",
     "",
-    "Whether the best policy so far kept every constraint in that test",
+    "Whether the best policy so far kept every constraint when it was tested again, with both faces",
 );
 
 /// What every run records, whatever the algorithm.
@@ -115,13 +171,21 @@ pub static COMMON: &[&About] = &[
     &SECONDS_PHYSICS.about,
     &LEARNER_REWARD.about,
     &LEARNER_COST.about,
+    &SAMPLED_REWARD.about,
+    &SAMPLED_COST.about,
     &FEASIBLE.about,
     &ROLLOUT_REWARD.about,
     &ROLLOUT_COST.about,
+    &EXCESS.about,
     &UNSTABLE.about,
     &NEW_BEST.about,
     &BEST_REWARD.about,
+    &BEST_COST.about,
+    &BEST_SAMPLED_REWARD.about,
+    &BEST_SAMPLED_COST.about,
     &BEST_FEASIBLE.about,
     &CHAMPION_REWARD.about,
     &CHAMPION_COST.about,
+    &CHAMPION_SAMPLED_REWARD.about,
+    &CHAMPION_SAMPLED_COST.about,
 ];
