@@ -308,7 +308,7 @@ mod tests {
             jobs(&grid).unwrap().iter().map(|job| job.config.changes()).collect()
         };
         let found = changes("['erl', 'ipo']", "['pf=0.3', 'ranking=stochastic']");
-        assert_eq!(found, [vec!["ranking=\"stochastic\"", "pf=0.3"], vec![]]);
+        assert_eq!(found, [vec!["ranking=\"stochastic\"", "pf=0.3", "early_stop=true"], vec![]]);
         let found = changes("['ecrl', 'ecrl ranking=reward']", "['pf=0.3']");
         assert_eq!(found, [vec!["pf=0.3"], vec!["ranking=\"reward\""]]);
         assert_eq!(changes("['ecrl', 'ipo']", "['preset=quick']")[1], Vec::<String>::new());
