@@ -249,7 +249,7 @@ fn another_configuration_or_version_is_refused() {
     Checkpoints::new(&folder.0).write(&mut first, vec![]).unwrap();
     let mut other = trainer(&config("bc"));
     let error = Checkpoints::new(&folder.0).read(&mut other).unwrap_err().to_string();
-    assert!(error.contains("it is a state of ecrl, version 1; expected one of bc"), "{error}");
+    assert!(error.contains("it is a state of ecrl, version 2; expected one of bc"), "{error}");
     let mut longer = trainer(&Config { steps: 9000, ..config("ecrl") });
     assert!(Checkpoints::new(&folder.0).read(&mut longer).unwrap().is_some());
 
