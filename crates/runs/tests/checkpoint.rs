@@ -255,7 +255,7 @@ fn another_configuration_or_version_is_refused() {
 
     let path = folder.0.join("checkpoint/manifest-1");
     let text = std::fs::read_to_string(&path).unwrap();
-    let json = text.lines().next().unwrap().replace("\"format\":3", "\"format\":99");
+    let json = text.lines().next().unwrap().replace("\"format\":4", "\"format\":99");
     std::fs::write(&path, format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()))).unwrap();
     let mut again = trainer(&config("ecrl"));
     let error = Checkpoints::new(&folder.0).read(&mut again).unwrap_err().to_string();
