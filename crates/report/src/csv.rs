@@ -10,15 +10,17 @@ use crate::stats::Estimate;
 
 /// Every curve, point by point.
 pub fn curves(panels: &[Panel]) -> String {
-    let mut csv = String::from("task,metric,threshold,algorithm,env_steps,mean,low,high,seeds\n");
+    let mut csv =
+        String::from("task,metric,threshold,algorithm,face,env_steps,mean,low,high,seeds\n");
     for panel in panels {
         let threshold = panel.threshold.map(|t| t.to_string()).unwrap_or_default();
         for series in &panel.series {
             for p in &series.points {
                 let (task, label) = (quoted(&panel.task), quoted(&series.label));
+                let face = series.face.name();
                 let _ = writeln!(
                     csv,
-                    "{task},{},{threshold},{label},{:.0},{},{},{},{}",
+                    "{task},{},{threshold},{label},{face},{:.0},{},{},{},{}",
                     panel.metric, p.step, p.mean, p.low, p.high, p.n
                 );
             }
@@ -30,8 +32,10 @@ pub fn curves(panels: &[Panel]) -> String {
 /// The table, with a line for each constraint.
 pub fn table(rows: &[Row]) -> String {
     let mut csv = String::from(
-        "task,algorithm,seeds,unfinished,reward,reward_low,reward_high,constraint,cost,cost_low,\
-         cost_high,feasible_share,best_feasible_reward,seeds_with_feasible,cumulative_violation\n",
+        "task,algorithm,seeds,unfinished,reward,reward_low,reward_high,sampled_reward,\
+         sampled_reward_low,sampled_reward_high,constraint,cost,cost_low,cost_high,sampled_cost,\
+         sampled_cost_low,sampled_cost_high,feasible_share,best_feasible_reward,seeds_with_feasible,\
+         excess\n",
     );
     let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
     let three = |e: Option<Estimate>| {
@@ -39,21 +43,24 @@ pub fn table(rows: &[Row]) -> String {
     };
     for row in rows {
         // A line for each constraint, or one without.
-        for i in 0..row.cost.len().max(1) {
+        for i in 0..row.excess.len().max(1) {
+            let cost = |face: usize| three(row.cost[face].get(i).copied().flatten());
             let _ = writeln!(
                 csv,
-                "{},{},{},{},{},{},{},{},{},{},{}",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{}",
                 quoted(&row.task),
                 quoted(&row.algorithm),
                 row.seeds,
                 row.unfinished,
-                three(row.reward),
+                three(row.reward[0]),
+                three(row.reward[1]),
                 i,
-                three(row.cost.get(i).copied().flatten()),
+                cost(0),
+                cost(1),
                 number(row.feasible),
                 number(row.best_feasible),
                 row.with_feasible,
-                number(row.cumulative_violation.get(i).copied().flatten())
+                number(row.excess.get(i).copied().flatten())
             );
         }
     }

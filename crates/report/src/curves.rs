@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use cmdp::Rng;
-use ecrl::metrics::{BEST_FEASIBLE, BEST_REWARD, ENV_STEPS, FEASIBLE, ROLLOUT_COST};
 
-use crate::runs::{Metric, Run, RunState};
+use crate::runs::{Face, Metric, Run, RunState, Subject};
 use crate::stats::{self, Estimate};
 
 /// Points of the common grid of steps.
@@ -52,6 +51,8 @@ pub struct Point {
 pub struct Series {
     /// The algorithm.
     pub label: String,
+    /// How it acted.
+    pub face: Face,
     /// Its curve.
     pub points: Vec<Point>,
     /// Its seeds.
@@ -63,6 +64,8 @@ pub struct Series {
 pub struct Panel {
     /// The task.
     pub task: String,
+    /// Whether the champion is drawn instead of the learner.
+    pub champion: bool,
     /// What is drawn.
     pub metric: String,
     /// The constraint's threshold.
@@ -85,40 +88,52 @@ pub fn groups(runs: &[Run]) -> Groups<'_> {
     groups
 }
 
-/// All panels: for each task the reward, then each constraint.
+/// All panels: for each task the learner's reward, then each constraint, then the same of the champion
+/// where there is one.
 pub fn panels(groups: &Groups, band: Band, rng: &mut Rng) -> Vec<Panel> {
     let mut panels = Vec::new();
     for (task, labels) in groups {
         let any = labels.values().flatten().next().expect("a group has runs");
         let steps = labels.values().flatten().map(|run| run.config.steps).max().unwrap_or(0) as f64;
-        let metrics = (0..any.constraints.len()).map(Metric::Cost);
-        for metric in [Metric::Reward].into_iter().chain(metrics) {
-            let (name, threshold) = match metric {
-                Metric::Reward => ("reward".to_owned(), None),
-                Metric::Cost(i) => {
-                    let c = &any.constraints[i];
-                    (format!("{} {}", c.aggregate.name(), c.name), Some(c.threshold))
+        for subject in [Subject::Learner, Subject::Champion] {
+            let metrics = (0..any.constraints.len()).map(Metric::Cost);
+            for metric in [Metric::Reward].into_iter().chain(metrics) {
+                let champion = subject == Subject::Champion;
+                let (name, threshold) = match metric {
+                    Metric::Reward => ("reward".to_owned(), None),
+                    Metric::Cost(i) => {
+                        let c = &any.constraints[i];
+                        (format!("{} {}", c.aggregate.name(), c.name), Some(c.threshold))
+                    }
+                };
+                let mut series = Vec::new();
+                for (label, runs) in labels {
+                    for face in Face::ALL {
+                        let points = curve(runs, (subject, face, metric), steps, band, rng);
+                        let (label, seeds) = ((*label).to_owned(), runs.len());
+                        series.push(Series { label, face, points, seeds });
+                    }
                 }
-            };
-            let series = labels.iter().map(|(label, runs)| Series {
-                label: (*label).to_owned(),
-                points: curve(runs, metric, steps, band, rng),
-                seeds: runs.len(),
-            });
-            panels.push(Panel {
-                task: (*task).to_owned(),
-                metric: name,
-                threshold,
-                steps,
-                series: series.collect(),
-            });
+                let metric = if champion { format!("champion's {name}") } else { name };
+                if !champion || series.iter().any(|series| !series.points.is_empty()) {
+                    let task = (*task).to_owned();
+                    panels.push(Panel { task, champion, metric, threshold, steps, series });
+                }
+            }
         }
     }
     panels
 }
 
-fn curve(runs: &[&Run], metric: Metric, steps: f64, band: Band, rng: &mut Rng) -> Vec<Point> {
-    let tests: Vec<Vec<(f64, f64)>> = runs.iter().map(|run| run.tests(metric)).collect();
+fn curve(
+    runs: &[&Run],
+    (subject, face, metric): (Subject, Face, Metric),
+    steps: f64,
+    band: Band,
+    rng: &mut Rng,
+) -> Vec<Point> {
+    let tests: Vec<Vec<(f64, f64)>> =
+        runs.iter().map(|run| run.tests(subject, face, metric)).collect();
     let mut points = Vec::new();
     for i in 0..POINTS {
         let step = steps * i as f64 / (POINTS - 1) as f64;
@@ -156,18 +171,19 @@ pub struct Row {
     pub seeds: usize,
     /// Runs that are not finished.
     pub unfinished: usize,
-    /// The reward of the last test.
-    pub reward: Option<Estimate>,
-    /// The J_C of each constraint in the last test.
-    pub cost: Vec<Option<Estimate>>,
-    /// The share of seeds whose last test kept every constraint.
+    /// The reward of the last test, by face.
+    pub reward: [Option<Estimate>; 2],
+    /// The J_C of each constraint in the last test, by face.
+    pub cost: [Vec<Option<Estimate>>; 2],
+    /// The share of seeds whose last test kept every constraint with both faces.
     pub feasible: Option<f64>,
-    /// The mean over seeds of the best reward of a policy that kept every constraint.
+    /// The mean over seeds of the reward of the best policy, where it kept every constraint when it
+    /// was tested again.
     pub best_feasible: Option<f64>,
     /// Seeds that found such a policy.
     pub with_feasible: usize,
-    /// The mean over seeds of Σ max(0, J_C - ε) over all steps of the learner's sampled episodes.
-    pub cumulative_violation: Vec<Option<f64>>,
+    /// The mean over seeds of [`Run::excess`].
+    pub excess: Vec<Option<f64>>,
 }
 
 /// The table.
@@ -177,30 +193,19 @@ pub fn table(groups: &Groups, rng: &mut Rng) -> Vec<Row> {
         for (label, runs) in labels {
             let done: Vec<&Run> =
                 runs.iter().copied().filter(|run| run.state == RunState::Finished).collect();
-            let last = |metric: Metric| -> Vec<f64> {
-                done.iter().filter_map(|run| Some(run.tests(metric).last()?.1)).collect()
-            };
-            let mut estimate = |values: Vec<f64>| {
+            let mut last = |face: Face, metric: Metric| {
+                let values: Vec<f64> =
+                    done.iter().filter_map(|run| run.last(face, metric)).collect();
                 let statistic = |scores: &[stats::Scores]| stats::mean(&scores[0][0]);
                 (!values.is_empty())
                     .then(|| stats::bootstrap(&[&vec![values]], statistic, REPEATS, rng))
             };
             let constraints = runs[0].constraints.len();
-            let kept = done.iter().filter(|run| {
-                let tested = run.generations.iter().rev().find_map(|g| g.get(&FEASIBLE));
-                tested.unwrap_or(false)
-            });
-            let kept = kept.count() as f64;
-            let best: Vec<f64> = done
-                .iter()
-                .filter_map(|run| {
-                    let tested = run.generations.iter().rev();
-                    let mut best = tested.filter(|g| g.get(&BEST_FEASIBLE) == Some(true));
-                    best.next().and_then(|g| g.get(&BEST_REWARD))
-                })
-                .collect();
-            let violation = |i: usize| -> Option<f64> {
-                let each: Vec<f64> = done.iter().map(|run| cumulative_violation(run, i)).collect();
+            let kept = done.iter().filter(|run| run.is_feasible()).count() as f64;
+            let best: Vec<f64> = done.iter().filter_map(|run| run.best().flatten()).collect();
+            let excess: Vec<Vec<f64>> = done.iter().filter_map(|run| run.excess()).collect();
+            let mean_of = |i: usize| -> Option<f64> {
+                let each: Vec<f64> = excess.iter().map(|excess| excess[i]).collect();
                 (!each.is_empty()).then(|| stats::mean(&each))
             };
             rows.push(Row {
@@ -208,32 +213,17 @@ pub fn table(groups: &Groups, rng: &mut Rng) -> Vec<Row> {
                 algorithm: (*label).to_owned(),
                 seeds: done.len(),
                 unfinished: runs.len() - done.len(),
-                reward: estimate(last(Metric::Reward)),
-                cost: (0..constraints).map(|i| estimate(last(Metric::Cost(i)))).collect(),
+                reward: Face::ALL.map(|face| last(face, Metric::Reward)),
+                cost: Face::ALL
+                    .map(|face| (0..constraints).map(|i| last(face, Metric::Cost(i))).collect()),
                 feasible: (!done.is_empty()).then(|| kept / done.len() as f64),
                 best_feasible: (!best.is_empty()).then(|| stats::mean(&best)),
                 with_feasible: best.len(),
-                cumulative_violation: (0..constraints).map(violation).collect(),
+                excess: (0..constraints).map(mean_of).collect(),
             });
         }
     }
     rows
-}
-
-/// Σ max(0, J_C - ε)·steps over the learner's sampled episodes of every generation.
-fn cumulative_violation(run: &Run, constraint: usize) -> f64 {
-    let (mut before, mut excess, mut sum) = (0, 0.0, 0.0);
-    for g in &run.generations {
-        let now = g.get(&ENV_STEPS).unwrap_or(before);
-        let steps = now.saturating_sub(before) as f64;
-        before = now;
-        // While no episode ends, the last ones that did must do.
-        if let Some(value) = g.get(&ROLLOUT_COST).and_then(|costs| costs.get(constraint).copied()) {
-            excess = (value - run.constraints[constraint].threshold).max(0.0);
-        }
-        sum += excess * steps;
-    }
-    sum
 }
 
 /// Aggregates over tasks of one algorithm.
@@ -243,7 +233,7 @@ pub struct Aggregate {
     pub algorithm: String,
     /// Interquartile mean of the reward, 0 the least and 1 the most of any run on the task.
     pub reward: Estimate,
-    /// Interquartile mean of the violation, Σ max(0, J_C - ε)/ε.
+    /// Interquartile mean of the violation of the worse face, Σ max(0, J_C - ε)/ε.
     pub violation: Estimate,
 }
 
@@ -265,7 +255,7 @@ pub fn aggregates(groups: &Groups, rng: &mut Rng) -> (Vec<Aggregate>, Vec<Improv
     let mut labels: Vec<&str> = groups.values().flat_map(BTreeMap::keys).copied().collect();
     labels.sort_unstable();
     labels.dedup();
-    let last = |run: &Run, metric: Metric| run.tests(metric).last().map(|test| test.1);
+    let last = |run: &Run, metric: Metric| run.last(Face::Mean, metric);
     let mut scored: Vec<(&str, stats::Scores, stats::Scores)> = Vec::new();
     for label in labels {
         let (mut rewards, mut violations) = (Vec::new(), Vec::new());
@@ -287,7 +277,8 @@ pub fn aggregates(groups: &Groups, rng: &mut Rng) -> (Vec<Aggregate>, Vec<Improv
             let violation = |run: &&Run| -> Option<f64> {
                 let each = run.constraints.iter().enumerate().map(|(i, c)| {
                     let scale = if c.threshold > 0.0 { c.threshold } else { 1.0 };
-                    Some((last(run, Metric::Cost(i))? - c.threshold).max(0.0) / scale)
+                    let [mean, sampled] = Face::ALL.map(|face| run.last(face, Metric::Cost(i)));
+                    Some((mean?.max(sampled?) - c.threshold).max(0.0) / scale)
                 });
                 each.sum()
             };

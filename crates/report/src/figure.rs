@@ -6,11 +6,14 @@ use std::fmt::Write as _;
 use resvg::{tiny_skia, usvg};
 
 use crate::curves::{Panel, Point};
+use crate::runs::Face;
 
 /// Okabe and Ito's colours, told apart by colour-blind people too, on white and on black.
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888"];
-const DASHES: [&str; 3] = ["", "7 3", "2 3"];
+const DASHES: [&str; 3] = ["", "9 3", "9 3 3 3"];
+/// Of what is done with sampled actions.
+const DOTTED: &str = "1.5 2.5";
 
 /// How an algorithm is drawn, everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,16 +165,23 @@ pub fn panel(panel: &Panel, styles: &BTreeMap<String, Style>, title: &str) -> (F
     if let Some(threshold) = panel.threshold {
         svg += &frame.threshold(threshold);
     }
-    for series in &panel.series {
-        let style = &styles[&series.label];
-        let _ = write!(svg, r#"<g class="series" data-algorithm="{}">"#, escape(&series.label));
-        if series.points.iter().any(|p| p.high > p.low) {
+    for series in panel.series.iter().filter(|series| !series.points.is_empty()) {
+        let (style, sampled) = (styles[&series.label], series.face == Face::Sampled);
+        let style = &if sampled { Style { dash: DOTTED, ..style } } else { style };
+        let _ = write!(
+            svg,
+            r#"<g class="series" data-algorithm="{}" data-face="{}">"#,
+            escape(&series.label),
+            series.face.name()
+        );
+        // One band for each algorithm: two would hide each other.
+        if !sampled && series.points.iter().any(|p| p.high > p.low) {
             svg += &frame.band(&series.points, style);
         }
         // Where seeds are missing, the line is thin.
         let all = |p: &Point| p.n == series.seeds;
         for part in series.points.chunk_by(|a, b| all(a) == all(b)) {
-            let width = if all(&part[0]) { 1.8 } else { 0.8 };
+            let width = if all(&part[0]) && !sampled { 1.8 } else { 1.0 };
             svg += &frame.line(part.iter().map(|p| (p.step, p.mean)), style, width);
         }
         svg += "</g>";
@@ -222,7 +232,7 @@ pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>) -> String {
     let y = height - 6.0;
     let _ = write!(
         svg,
-        r#"<text x="16" y="{y:.0}" opacity=".7">environment steps; dashed: threshold</text></svg>"#
+        r#"<text x="16" y="{y:.0}" opacity=".7">environment steps; solid: mean action, dotted: sampled actions; dashed across: threshold</text></svg>"#
     );
     svg
 }

@@ -113,7 +113,13 @@ impl Report {
         let styles = figure::styles(self.labels.iter().map(String::as_str));
         let mut tasks: Vec<&str> = self.panels.iter().map(|panel| panel.task.as_str()).collect();
         tasks.dedup();
-        let mut sheets = vec![("curves".to_owned(), self.panels.clone())];
+        let part = |champion: bool| -> Vec<Panel> {
+            self.panels.iter().filter(|panel| panel.champion == champion).cloned().collect()
+        };
+        let mut sheets = vec![("curves".to_owned(), part(false))];
+        if self.panels.iter().any(|panel| panel.champion) {
+            sheets.push(("champion".to_owned(), part(true)));
+        }
         if tasks.len() > 1 {
             sheets.extend(tasks.iter().map(|task| {
                 let own = self.panels.iter().filter(|panel| panel.task == *task);
@@ -146,19 +152,21 @@ impl Report {
     }
 }
 
-const TABLE_HEAD: [&str; 8] = [
+const TABLE_HEAD: [&str; 10] = [
     "task",
     "algorithm",
     "final reward",
+    "sampled",
     "final J_C",
+    "sampled",
     "feasible seeds",
     "best feasible reward",
-    "cumulative violation",
+    "excess in training",
     "seeds",
 ];
 
 /// A row of the table as text.
-fn cells(row: &Row) -> [String; 8] {
+fn cells(row: &Row) -> [String; 10] {
     let estimate = |e: &Option<Estimate>| match e {
         None => "-".into(),
         Some(e) if e.low == e.high => figure::short(e.value),
@@ -168,12 +176,15 @@ fn cells(row: &Row) -> [String; 8] {
         }
     };
     let all = |texts: Vec<String>| if texts.is_empty() { "-".into() } else { texts.join("; ") };
-    let violations = row.cumulative_violation.iter();
+    let costs = |face: usize| all(row.cost[face].iter().map(estimate).collect());
+    let excess = row.excess.iter().map(|x| x.map_or("-".into(), figure::short));
     [
         row.task.clone(),
         row.algorithm.clone(),
-        estimate(&row.reward),
-        all(row.cost.iter().map(estimate).collect()),
+        estimate(&row.reward[0]),
+        estimate(&row.reward[1]),
+        costs(0),
+        costs(1),
         row.feasible.map_or("-".into(), |share| format!("{:.0} %", 100.0 * share)),
         row.best_feasible.map_or("-".into(), |best| {
             let of = if row.with_feasible < row.seeds {
@@ -183,7 +194,7 @@ fn cells(row: &Row) -> [String; 8] {
             };
             figure::short(best) + &of
         }),
-        all(violations.map(|v| v.map_or("-".into(), figure::short)).collect()),
+        all(excess.collect()),
         match row.unfinished {
             0 => row.seeds.to_string(),
             more => format!("{} (+{more} unfinished)", row.seeds),

@@ -58,6 +58,14 @@ pub fn notes(
             }
         }
     }
+    let finished = runs.iter().filter(|run| run.state == RunState::Finished);
+    match finished.filter(|run| run.best().is_none()).count() {
+        0 => {}
+        n => notes.push(format!(
+            "{n} of the runs are of an earlier version, which did not test its best policy again: it is \
+             left out of the table."
+        )),
+    }
     let mut panels: Vec<&Run> = runs.iter().collect();
     panels.sort_by_key(|run| &run.panel);
     panels.dedup_by_key(|run| &run.panel);

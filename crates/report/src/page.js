@@ -13,6 +13,17 @@ for (const box of document.querySelectorAll("input[data-toggle]")) {
   });
 }
 
+// So is a face.
+const faces = new Set(["mean", "sampled"]);
+for (const box of document.querySelectorAll("input[data-toggle-face]")) {
+  box.addEventListener("change", () => {
+    const face = box.dataset.toggleFace;
+    if (box.checked) faces.add(face); else faces.delete(face);
+    for (const part of document.querySelectorAll(`[data-face="${face}"]`))
+      part.classList.toggle("hidden-face", !box.checked);
+  });
+}
+
 const select = document.getElementById("task");
 select.addEventListener("change", () => {
   for (const part of document.querySelectorAll("[data-task]"))
@@ -44,11 +55,12 @@ for (const panel of document.querySelectorAll(".panel")) {
     };
     add(`${Math.round(at).toLocaleString("en")} steps`);
     for (const one of series) {
-      if (!shown.has(one.label) || one.points.length === 0) continue;
+      if (!shown.has(one.label) || !faces.has(one.face) || one.points.length === 0) continue;
       const near = one.points.reduce((a, b) => Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a);
       if (Math.abs(near[0] - at) > steps / 50) continue;
       const band = near[2] < near[3] ? ` [${number(near[2])}, ${number(near[3])}]` : "";
-      add(`${one.label} ${number(near[1])}${band} n=${near[4]}`, data.colours[one.label]);
+      const face = one.face === "sampled" ? " sampled" : "";
+      add(`${one.label}${face} ${number(near[1])}${band} n=${near[4]}`, data.colours[one.label]);
     }
     panel.append(tip);
     const place = (x / frame.width) * panel.clientWidth;

@@ -27,6 +27,7 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
             "steps": panel.steps,
             "series": panel.series.iter().map(|series| json!({
                 "label": series.label,
+                "face": series.face,
                 "points": series.points.iter().map(|p| {
                     let [mean, low, high] = [p.mean, p.low, p.high].map(digits);
                     json!([p.step.round(), mean, low, high, p.n])
@@ -46,8 +47,9 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>ecrl report</title><style>{css}</style></head><body>\
          <h1>Reward and constraints</h1>\
-         <p>{}. Curves are tests of the learner with its mean action; band: {}. \
-         A dashed line is a threshold: J_C must stay at or below it.</p><ul>{notes}</ul>{}\
+         <p>{}. A policy has two faces: solid curves are tests with its mean action, which a robot is \
+         shipped with; dotted ones are its sampled actions, which it is trained on. Feasible means both. \
+         Band: {}. A dashed line across is a threshold: J_C must stay at or below it.</p><ul>{notes}</ul>{}\
          <h2>Learning curves</h2>{curves}<h2>Table</h2>{}<h2>Over all tasks</h2>{}\
          <h2>Training, run by run</h2>{}<h2>How to make this again</h2>{}\
          <script type=\"application/json\" id=\"data\">{data}</script><script>{js}</script>\
@@ -77,6 +79,14 @@ fn controls(report: &Report, styles: &BTreeMap<String, Style>) -> String {
         let _ = write!(html, "<option value=\"{task}\">{task}</option>");
     }
     html += "</select></label>";
+    for (face, text, dash) in [("mean", "mean action", ""), ("sampled", "sampled", "1.5 2.5")] {
+        let _ = write!(
+            html,
+            "<label><input type=\"checkbox\" checked data-toggle-face=\"{face}\"><svg class=\"key\" \
+             viewBox=\"0 0 26 6\"><path d=\"M0 3h26\" stroke=\"currentColor\" stroke-width=\"2\" \
+             stroke-dasharray=\"{dash}\"/></svg>{text}</label>",
+        );
+    }
     for (label, style) in ordered(styles) {
         let label = escape(label);
         let _ = write!(
@@ -127,7 +137,7 @@ fn table(report: &Report) -> String {
             .iter()
             .enumerate()
             .map(|(i, text)| {
-                let class = if i == 4 { class } else { "" };
+                let class = if i == 6 { class } else { "" };
                 format!("<td class=\"{class}\">{}</td>", escape(text))
             })
             .collect();
@@ -136,9 +146,11 @@ fn table(report: &Report) -> String {
             write!(html, "<tr data-task=\"{task}\" data-algorithm=\"{algorithm}\">{cells}</tr>");
     }
     html + "</table></div><p>Final: the last test of finished runs, mean over seeds with its 95 % \
-            bootstrap interval. Best feasible: the most reward of a tested policy, learner or champion, \
-            that kept every constraint. Cumulative violation: \u{3a3} max(0, J_C \u{2212} \u{3b5}) over \
-            all steps, from the learner's sampled episodes.</p>"
+            bootstrap interval, with the mean action and with sampled ones. Feasible: both kept every \
+            constraint. Best feasible: the reward of the best policy, learner or champion, when it was \
+            tested again on fresh starts and kept every constraint both ways. Excess in training: max(0, \
+            J_C \u{2212} \u{3b5}) of the episodes really played, by population and learner, on the mean \
+            over all steps.</p>"
 }
 
 fn aggregates(report: &Report) -> String {
@@ -165,7 +177,7 @@ fn aggregates(report: &Report) -> String {
     }
     html += "</table></div><p>Interquartile means over all tasks and finished runs, with 95 % stratified \
              bootstrap intervals. Reward: 0 is the least and 1 the most of any run on the task. \
-             Violation: \u{3a3} max(0, J_C \u{2212} \u{3b5})/\u{3b5}, less is better.</p>";
+             Violation: \u{3a3} max(0, J_C \u{2212} \u{3b5})/\u{3b5} of the worse face, less is better.</p>";
     html += "<div class=\"scroll\"><table><tr><th>A</th><th>B</th><th>P(A earns more)</th>\
              <th>P(A violates less)</th></tr>";
     for i in &report.improvements {

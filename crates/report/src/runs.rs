@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 
 use cmdp::Constraint;
 use ecrl::config::Config;
-use ecrl::metrics::{ENV_STEPS, LEARNER_COST, LEARNER_REWARD, Record};
+use ecrl::metrics::{
+    BEST_FEASIBLE, BEST_REWARD, BEST_SAMPLED_COST, CHAMPION_COST, CHAMPION_REWARD,
+    CHAMPION_SAMPLED_COST, CHAMPION_SAMPLED_REWARD, ENV_STEPS, EXCESS, LEARNER_COST,
+    LEARNER_REWARD, ROLLOUT_COST, ROLLOUT_REWARD, Record, SAMPLED_COST, SAMPLED_REWARD,
+};
 use ecrl::population::census::Census;
 use runs::directory::FAILURE;
 use runs::provenance::{self, Provenance};
@@ -57,11 +61,27 @@ impl Run {
         self.generations.last().and_then(|g| g.get(&ENV_STEPS)).unwrap_or(0)
     }
 
-    /// The tests of the learner: steps, and reward or the J_C of a constraint.
-    pub fn tests(&self, metric: Metric) -> Vec<(f64, f64)> {
+    /// Tests: steps, and reward or the J_C of a constraint.
+    pub fn tests(&self, subject: Subject, face: Face, metric: Metric) -> Vec<(f64, f64)> {
+        let (reward, cost) = match (subject, face) {
+            (Subject::Learner, Face::Mean) => (&LEARNER_REWARD, &LEARNER_COST),
+            (Subject::Learner, Face::Sampled) => {
+                // Runs of earlier versions have only the training episodes themselves.
+                let named = self.generations.iter().any(|g| g.get(&SAMPLED_REWARD).is_some());
+                if named {
+                    (&SAMPLED_REWARD, &SAMPLED_COST)
+                } else {
+                    (&ROLLOUT_REWARD, &ROLLOUT_COST)
+                }
+            }
+            (Subject::Champion, Face::Mean) => (&CHAMPION_REWARD, &CHAMPION_COST),
+            (Subject::Champion, Face::Sampled) => {
+                (&CHAMPION_SAMPLED_REWARD, &CHAMPION_SAMPLED_COST)
+            }
+        };
         let value = |g: &Record| match metric {
-            Metric::Reward => g.get(&LEARNER_REWARD),
-            Metric::Cost(i) => g.get(&LEARNER_COST)?.get(i).copied(),
+            Metric::Reward => g.get(reward),
+            Metric::Cost(i) => g.get(cost)?.get(i).copied(),
         };
         let mut points: Vec<(f64, f64)> = self
             .generations
@@ -70,6 +90,40 @@ impl Run {
             .collect();
         points.dedup_by_key(|point| point.0);
         points
+    }
+
+    /// The last test of the learner.
+    pub fn last(&self, face: Face, metric: Metric) -> Option<f64> {
+        self.tests(Subject::Learner, face, metric).last().map(|test| test.1)
+    }
+
+    /// Whether its last test kept every constraint, with both faces.
+    pub fn is_feasible(&self) -> bool {
+        self.constraints.iter().enumerate().all(|(i, constraint)| {
+            let kept =
+                |face| self.last(face, Metric::Cost(i)).is_some_and(|x| constraint.is_kept_by(x));
+            Face::ALL.into_iter().all(kept)
+        })
+    }
+
+    /// For each constraint, the mean over all steps of training, whoever took them, of how far their
+    /// episode was outside of it; nothing where the run did not record it.
+    pub fn excess(&self) -> Option<Vec<f64>> {
+        let mut sums = vec![0.0; self.constraints.len()];
+        let mut recorded = false;
+        for excess in self.generations.iter().filter_map(|g| g.get(&EXCESS)) {
+            recorded = true;
+            sums.iter_mut().zip(excess).for_each(|(sum, excess)| *sum += excess);
+        }
+        let steps = self.steps() as f64;
+        recorded.then(|| sums.into_iter().map(|sum| sum / steps).collect())
+    }
+
+    /// The reward of its best policy, if that was tested again and kept every constraint; the outer
+    /// option says whether any was tested again.
+    pub fn best(&self) -> Option<Option<f64>> {
+        let last = self.generations.iter().rev().find(|g| g.get(&BEST_SAMPLED_COST).is_some())?;
+        Some(last.get(&BEST_REWARD).filter(|_| last.get(&BEST_FEASIBLE) == Some(true)))
     }
 
     /// The command that makes it.
@@ -87,6 +141,38 @@ impl Run {
             command += &format!(" --set '{change}'");
         }
         command
+    }
+}
+
+/// Whose tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// The learner.
+    Learner,
+    /// The champion of the population.
+    Champion,
+}
+
+/// How a policy acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Face {
+    /// It takes its mean action.
+    Mean,
+    /// It samples.
+    Sampled,
+}
+
+impl Face {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Mean, Self::Sampled];
+
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Sampled => "sampled",
+        }
     }
 }
 
@@ -161,8 +247,7 @@ fn load_one(path: &Path) -> Result<Run, ReportError> {
         Ok(reason) => RunState::Failed(reason.trim().to_owned()),
         Err(_) => RunState::Unfinished,
     };
-    let changes = config.changes();
-    let label = [&[config.algorithm.clone()][..], &changes].concat().join(" ");
+    let label = config.label();
     Ok(Run {
         population: read::population(path),
         origins: provenance::read(path),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ecrl::config::Config;
 use ecrl::metrics::{
-    BEST_FEASIBLE, BEST_REWARD, ENV_STEPS, FEASIBLE, GENERATION, LEARNER_COST, LEARNER_REWARD,
-    ROLLOUT_COST, ROLLOUT_REWARD, Record,
+    BEST_FEASIBLE, BEST_REWARD, BEST_SAMPLED_COST, CHAMPION_REWARD, ENV_STEPS, EXCESS, GENERATION,
+    LEARNER_COST, LEARNER_REWARD, Record, SAMPLED_COST, SAMPLED_REWARD,
 };
 use report::Report;
 use report::curves::Band;
@@ -31,14 +31,15 @@ impl Drop for Folder {
     }
 }
 
-/// A run of `points` tests up to `taken` steps, whose reward rises to `reward` and whose torque is
-/// `cost` throughout.
+/// A run of `points` tests up to `taken` steps, whose reward rises to `reward`, half of it with sampled
+/// actions, and whose torque is `cost` throughout, with sampled actions `sampled`.
 struct Fake {
     config: Config,
     taken: u64,
     points: u64,
     reward: f64,
     cost: f64,
+    sampled: f64,
 }
 
 impl Fake {
@@ -50,7 +51,7 @@ impl Fake {
             constraints: vec!["mean(torque)<=0.4".into()],
             ..Config::new(algorithm).unwrap()
         };
-        Self { config, taken: 1000, points: 10, reward: 100.0, cost: 0.3 }
+        Self { config, taken: 1000, points: 10, reward: 100.0, cost: 0.3, sampled: 0.35 }
     }
 
     fn write(&self, folder: &Path) -> PathBuf {
@@ -65,11 +66,16 @@ impl Fake {
             generation.set(&ENV_STEPS, self.taken * i / self.points);
             generation.set(&LEARNER_REWARD, self.reward * share);
             generation.set(&LEARNER_COST, vec![self.cost]);
-            generation.set(&ROLLOUT_REWARD, self.reward * share);
-            generation.set(&ROLLOUT_COST, vec![self.cost]);
-            generation.set(&FEASIBLE, self.cost <= 0.4);
+            generation.set(&SAMPLED_REWARD, self.reward * share / 2.0);
+            generation.set(&SAMPLED_COST, vec![self.sampled]);
+            let steps = (self.taken / self.points) as f64;
+            generation.set(&EXCESS, vec![(self.sampled - 0.4).max(0.0) * steps]);
             generation.set(&BEST_REWARD, self.reward * share);
-            generation.set(&BEST_FEASIBLE, self.cost <= 0.4);
+            generation.set(&BEST_SAMPLED_COST, vec![self.sampled]);
+            generation.set(&BEST_FEASIBLE, self.cost <= 0.4 && self.sampled <= 0.4);
+            if self.config.algorithm == "ecrl" {
+                generation.set(&CHAMPION_REWARD, 7.0);
+            }
             serde_json::to_string(&generation).unwrap() + "\n"
         });
         std::fs::write(path.join("metrics.jsonl"), lines.collect::<String>()).unwrap();
@@ -86,23 +92,31 @@ fn figures_are_those_of_the_runs() {
     let folder = Folder::new("figures");
     for (seed, reward) in [(0, 100.0), (1, 200.0), (2, 600.0)] {
         Fake { reward, ..Fake::new("hopper", "ecrl", seed) }.write(&folder.0);
-        Fake { reward: 2.0 * reward, cost: 0.5, ..Fake::new("hopper", "erl", seed) }
+        // Its mean action keeps the constraint, its sampled ones do not.
+        Fake { reward: 2.0 * reward, sampled: 0.5, ..Fake::new("hopper", "erl", seed) }
             .write(&folder.0);
     }
     let report = report(&folder.0);
-    assert_eq!(report.panels.len(), 2);
+    // Reward and torque; and the champion's reward.
+    assert_eq!(report.panels.len(), 3);
+    assert!(report.panels[2].champion && report.panels[2].metric == "champion's reward");
     let [ecrl, erl] = &report.table[..] else { panic!("{:?}", report.table) };
-    let reward = ecrl.reward.unwrap();
+    let reward = ecrl.reward[0].unwrap();
+    assert_eq!(ecrl.reward[1].unwrap().value, 150.0);
+    let costs = erl.cost.clone().map(|costs| costs[0].unwrap().value);
+    assert!((costs[0] - 0.3).abs() < 1e-12 && (costs[1] - 0.5).abs() < 1e-12, "{costs:?}");
     assert_eq!((ecrl.seeds, reward.value), (3, 300.0));
     assert!(reward.low >= 100.0 && reward.low < 200.0 && reward.high > 400.0, "{reward:?}");
     assert_eq!((ecrl.feasible, erl.feasible), (Some(1.0), Some(0.0)));
     assert_eq!((ecrl.best_feasible, erl.best_feasible), (Some(300.0), None));
-    assert_eq!(ecrl.cumulative_violation, [Some(0.0)]);
+    assert_eq!(ecrl.excess, [Some(0.0)]);
     // 0.1 too much in each of 1000 steps.
-    assert!((erl.cumulative_violation[0].unwrap() - 100.0).abs() < 1e-9);
+    assert!((erl.excess[0].unwrap() - 0.1).abs() < 1e-9);
     // Half way, the mean of 50, 100 and 300.
-    let middle = report.panels[0].series[0].points.iter().find(|p| p.step == 500.0).unwrap();
-    assert!((middle.mean - 150.0).abs() < 1e-9 && middle.n == 3, "{middle:?}");
+    for (series, expected) in report.panels[0].series.iter().zip([150.0, 75.0]) {
+        let middle = series.points.iter().find(|p| p.step == 500.0).unwrap();
+        assert!((middle.mean - expected).abs() < 1e-9 && middle.n == 3, "{middle:?}");
+    }
     let better = report.improvements.iter().find(|i| i.a == "erl" && i.b == "ecrl").unwrap();
     // 200, 400, 1200 against 100, 200, 600: seven wins and a tie of nine.
     assert!((better.reward.value - 6.5 / 9.0).abs() < 1e-12, "{better:?}");
@@ -155,13 +169,21 @@ fn nothing_is_left_out_in_silence() {
     let page = std::fs::read_to_string(folder.0.join("report/index.html")).unwrap();
     assert!(page.contains("hopper-ecrl-1 stopped at 600") && !page.contains("http://local"));
     let csv = std::fs::read_to_string(folder.0.join("report/metrics.csv")).unwrap();
-    let head = "run,task,algorithm,seed,generation,env_steps,learner_reward,learner_cost_0,feasible,\
-                rollout_reward,rollout_cost_0,best_reward,best_feasible";
+    let head = "run,task,algorithm,seed,generation,env_steps,learner_reward,learner_cost_0,\
+                sampled_reward,sampled_cost_0,excess_0,best_reward,best_sampled_cost_0,best_feasible,\
+                champion_reward";
     assert_eq!(csv.lines().next(), Some(head));
     assert_eq!(csv.lines().count(), 1 + 7 * 10);
-    assert!(csv.contains("hopper-ecrl-0,hopper,ecrl,0,10,1000,100,0.3,true,100,0.3,100,true"));
-    for file in ["curves.csv", "table.csv", "table.md", "figures/curves.svg", "figures/curves.png"]
-    {
+    let row = "hopper-ecrl-0,hopper,ecrl,0,10,1000,100,0.3,50,0.35,0,100,0.35,true,7";
+    assert!(csv.contains(row), "{csv}");
+    for file in [
+        "curves.csv",
+        "table.csv",
+        "table.md",
+        "figures/curves.svg",
+        "figures/curves.png",
+        "figures/champion.svg",
+    ] {
         assert!(folder.0.join("report").join(file).metadata().unwrap().len() > 0, "{file}");
     }
 }

@@ -147,6 +147,22 @@ impl Config {
             .collect()
     }
 
+    /// The algorithm with what distinguishes it: values that differ from its defaults, and a fixed λ
+    /// whatever it is.
+    pub fn label(&self) -> String {
+        let mut words = vec![self.algorithm.clone()];
+        let rule = |key: &str| self.sections.get("multipliers").and_then(|rule| rule.get(key));
+        let changes = self.changes();
+        if let (Some("fixed"), Some(lambda)) =
+            (rule("rule").and_then(Value::as_str), rule("lambda"))
+            && !changes.iter().any(|change| change.starts_with("lambda="))
+        {
+            words.push(format!("lambda={lambda}"));
+        }
+        words.extend(changes);
+        words.join(" ")
+    }
+
     /// The configuration as a TOML file.
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.table()).expect("a configuration is a table")

@@ -57,6 +57,16 @@ fn the_fast_values_are_named_once_and_written_twice() {
 }
 
 #[test]
+fn a_label_names_what_distinguishes_a_run() {
+    let label = |assignments: &[&str]| built(assignments).unwrap().label();
+    assert_eq!(label(&["algorithm=erl-shaped"]), "erl-shaped lambda=0.001");
+    assert_eq!(label(&["algorithm=erl-shaped", "lambda=1e-3"]), "erl-shaped lambda=0.001");
+    assert_eq!(label(&["algorithm=sr-shaped", "lambda=0.1"]), "sr-shaped lambda=0.1");
+    assert_eq!(label(&["algorithm=rcpo"]), "rcpo");
+    assert_eq!(label(&["pf=0.3"]), "ecrl pf=0.3");
+}
+
+#[test]
 fn a_key_has_one_name_in_every_section() {
     let all: Vec<String> = ALGORITHMS.iter().flat_map(|row| paths(&row.defaults())).collect();
     for old in ["layers", "discount", "minibatch"] {
