@@ -103,6 +103,14 @@ def report(page):
             box.send_keys(Keys.SPACE)
             assert any(visible())
 
+            # So does a face.
+            box = driver.find_element(By.CSS_SELECTOR, "input[data-toggle-face=sampled]")
+            drawn = driver.find_elements(By.CSS_SELECTOR, "[data-face=sampled]")
+            assert drawn and any(e.is_displayed() for e in drawn)
+            box.send_keys(Keys.SPACE)
+            assert not any(e.is_displayed() for e in drawn)
+            box.send_keys(Keys.SPACE)
+
             # One task alone.
             select = Select(driver.find_element(By.ID, "task"))
             if len(select.options) > 2:
@@ -115,6 +123,23 @@ def report(page):
                 assert details.find_element(By.TAG_NAME, "svg").is_displayed()
                 driver.execute_script("arguments[0].scrollIntoView()", details)
                 shot(driver, f"{look}-evolution")
+            quiet(driver)
+        finally:
+            driver.quit()
+
+
+def sheet(page):
+    """A figure of the paper: ten panels, and a verdict on everything the paper says of them."""
+    for width, height, dark in [(1700, 1100, False), (1700, 1100, True), (400, 800, False)]:
+        driver = browser(width, height, dark)
+        try:
+            opened(driver, page)
+            shot(driver, f"{page.stem}-{width}-{'dark' if dark else 'light'}")
+            overflow = driver.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
+            assert overflow <= 0, f"{page.stem}: {overflow} pixels too wide"
+            assert len(driver.find_elements(By.CSS_SELECTOR, ".figure .threshold")) == 5
+            verdicts = [e.text for e in driver.find_elements(By.CSS_SELECTOR, ".claims td:last-child")]
+            assert verdicts and all(v.startswith(("agree", "disagree", "cannot tell")) for v in verdicts), verdicts
             quiet(driver)
         finally:
             driver.quit()
@@ -181,5 +206,6 @@ def playback(page):
 
 if __name__ == "__main__":
     for name in map(pathlib.Path, sys.argv[1:]):
-        (report if name.name == "index.html" else playback)(name)
+        kinds = {"index": report, "dilemma": sheet, "compare": sheet, "ablation": sheet}
+        kinds.get(name.stem, playback)(name)
         print(f"{name}: ok")

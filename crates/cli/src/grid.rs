@@ -4,6 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use report::curves::Band;
+use report::paper::Sheet;
+use report::{Report, ReportError};
 use robots::TASKS;
 use runs::experiment::{Experiment, JobState};
 use runs::grid::{self, Grid, Seeds, Variant};
@@ -30,7 +33,7 @@ pub struct GridArgs {
 
 #[derive(Args)]
 pub struct PaperArgs {
-    /// The paper's figure to make the runs of
+    /// The paper's figure: its runs are made, and then its sheet
     #[arg(long, value_enum, default_value = "all")]
     figure: Which,
     #[command(flatten)]
@@ -61,6 +64,9 @@ struct PartArgs {
     /// Threads in all [default: all]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Set a value in all runs that have a use for it, as in batch=256
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Only every n-th run, beginning with the i-th: for n machines
     #[arg(long, value_name = "I/N")]
     shard: Option<String>,
@@ -83,7 +89,12 @@ pub fn grid(args: GridArgs, output: &mut impl Write) -> Result<(), Failure> {
     let out = args.out.unwrap_or_else(|| {
         Path::new("experiments").join(path.file_stem().unwrap_or(path.as_os_str()))
     });
-    run(grid, &args.part, &out, output)
+    let ran = run(grid, &args.part, &out, output);
+    if ran.is_ok() {
+        let (out, program) = (out.display(), program());
+        writeln!(output, "next:\n  {program} report {out}    curves, table, statistics")?;
+    }
+    ran
 }
 
 pub fn paper(args: PaperArgs, output: &mut impl Write) -> Result<(), Failure> {
@@ -93,15 +104,54 @@ pub fn paper(args: PaperArgs, output: &mut impl Write) -> Result<(), Failure> {
         Which::Ablation => vec![Figure::Ablation],
         Which::All => Figure::ALL.to_vec(),
     };
+    let variants = |figure: &Figure| figure.agents().into_iter().map(|agent| agent.variant);
     let grid = Grid {
         tasks: TASKS.iter().map(|task| task.name.to_owned()).collect(),
-        algorithms: figures.into_iter().flat_map(Figure::variants).collect(),
+        algorithms: figures.iter().flat_map(variants).collect(),
         seeds: Seeds::Count(5),
         steps: None,
         constraints: None,
         set: Vec::new(),
     };
-    run(grid, &args.part, &args.out, output)
+    let ran = run(grid.clone(), &args.part, &args.out, output);
+    // What has come of it is drawn, unless the user wants to be gone.
+    if ran.as_ref().is_err_and(|failure| failure.code != Failure::run("").code) {
+        return ran;
+    }
+    let sheets = sheets(grid, &args, &figures, output);
+    ran.and(sheets)
+}
+
+/// Draws figures from the runs there are, beside the report of all.
+fn sheets(
+    mut grid: Grid,
+    args: &PaperArgs,
+    figures: &[Figure],
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let report = match Report::new(std::slice::from_ref(&args.out), Band::Bootstrap) {
+        Err(ReportError::NoRuns(_)) => return Ok(()),
+        report => report?,
+    };
+    report.write(&args.out.join("report"))?;
+    grid.set.clone_from(&args.part.set);
+    let mut text = String::new();
+    for figure in figures {
+        let agents = figure.agents().into_iter();
+        let labels: Result<Vec<String>, _> =
+            agents.map(|agent| grid.label(&agent.variant, &environment::Robots)).collect();
+        let sheet = Sheet::new(&report, *figure, &labels?);
+        sheet.write(&args.out)?;
+        let [agree, disagree, open] = sheet.counts();
+        let path = args.out.join(figure.name());
+        text += &format!(
+            "{}.html: agrees with the paper in {agree}, disagrees in {disagree}, open {open}\n",
+            path.display()
+        );
+    }
+    text += &format!("{}: all of the runs\n", args.out.join("report/index.html").display());
+    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    Ok(())
 }
 
 fn run(
@@ -116,6 +166,7 @@ fn run(
     if !part.algos.is_empty() {
         grid.algorithms.clone_from(&part.algos);
     }
+    grid.set.extend(part.set.iter().cloned());
     if let Some(steps) = &part.steps {
         grid.steps = Some(count(steps)? as f64);
     }
@@ -143,9 +194,6 @@ fn close(experiment: &Experiment, stop: &Stop, output: &mut impl Write) -> Resul
     let out = experiment.out().display();
     let done = experiment.count(|state| *state == JobState::Done);
     let mut text = format!("{done} of {} runs done in {out}\n", experiment.jobs.len());
-    if done > 0 {
-        text += &format!("next:\n  {} report {out}    curves, table, statistics\n", program());
-    }
     if stop.signal().is_some() {
         text += "the same command again goes on\n";
     }

@@ -13,7 +13,7 @@ const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888"];
 const DASHES: [&str; 3] = ["", "9 3", "9 3 3 3"];
 /// Of what is done with sampled actions.
-const DOTTED: &str = "1.5 2.5";
+pub const DOTTED: &str = "1.5 2.5";
 
 /// How an algorithm is drawn, everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,16 @@ pub struct Style {
     pub colour: &'static str,
     /// The dashes of its line.
     pub dash: &'static str,
+}
+
+impl Style {
+    /// A piece of its line, for a legend in a page.
+    pub fn key(&self) -> String {
+        let Self { colour, dash } = self;
+        format!(
+            r#"<svg class="key" viewBox="0 0 26 6"><path d="M0 3h26" stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dash}"/></svg>"#
+        )
+    }
 }
 
 /// A style for each label, in their order.
@@ -166,7 +176,9 @@ pub fn panel(panel: &Panel, styles: &BTreeMap<String, Style>, title: &str) -> (F
         svg += &frame.threshold(threshold);
     }
     for series in panel.series.iter().filter(|series| !series.points.is_empty()) {
-        let (style, sampled) = (styles[&series.label], series.face == Face::Sampled);
+        // Where both faces are drawn, the one is dotted.
+        let both = panel.series.iter().any(|series| series.face == Face::Mean);
+        let (style, sampled) = (styles[&series.label], both && series.face == Face::Sampled);
         let style = &if sampled { Style { dash: DOTTED, ..style } } else { style };
         let _ = write!(
             svg,
@@ -189,8 +201,8 @@ pub fn panel(panel: &Panel, styles: &BTreeMap<String, Style>, title: &str) -> (F
     (frame, svg)
 }
 
-/// All panels in the paper's layout: a column for each task, reward above, constraints below.
-pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>) -> String {
+/// All panels in the paper's layout: a column for each task, reward above, constraints below; and a note.
+pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>, note: &str) -> String {
     let mut columns: Vec<Vec<&Panel>> = Vec::new();
     for one in panels {
         match columns.last_mut() {
@@ -230,10 +242,7 @@ pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>) -> String {
         );
     }
     let y = height - 6.0;
-    let _ = write!(
-        svg,
-        r#"<text x="16" y="{y:.0}" opacity=".7">environment steps; solid: mean action, dotted: sampled actions; dashed across: threshold</text></svg>"#
-    );
+    let _ = write!(svg, r#"<text x="16" y="{y:.0}" opacity=".7">{}</text></svg>"#, escape(note));
     svg
 }
 

@@ -1,11 +1,13 @@
 //! Statistics and figures over run directories: one page that needs no network, figures as SVG and
 //! PNG, and the numbers behind them as CSV and Markdown.
 
+mod claims;
 mod csv;
 pub mod curves;
 pub mod figure;
 mod notes;
 mod page;
+pub mod paper;
 pub mod playback;
 pub mod runs;
 pub mod stats;
@@ -103,10 +105,7 @@ impl Report {
 
     /// Writes everything to a folder.
     pub fn write(&self, out: &Path) -> Result<(), ReportError> {
-        let put = |name: &str, bytes: &[u8]| {
-            let path = out.join(name);
-            fs::write(&path, bytes).map_err(|error| ReportError::Io { path, error })
-        };
+        let put = |name: &str, bytes: &[u8]| put(out, name, bytes);
         let figures = out.join("figures");
         fs::create_dir_all(&figures)
             .map_err(|error| ReportError::Io { path: figures.clone(), error })?;
@@ -127,7 +126,9 @@ impl Report {
             }));
         }
         for (name, panels) in sheets {
-            let svg = figure::sheet(&panels, &styles);
+            let note = "environment steps; solid: mean action, dotted: sampled actions; dashed across: \
+                        threshold";
+            let svg = figure::sheet(&panels, &styles, note);
             put(&format!("figures/{name}.svg"), svg.as_bytes())?;
             let png = figure::png(&svg).map_err(ReportError::Figure)?;
             put(&format!("figures/{name}.png"), &png)?;
@@ -152,13 +153,19 @@ impl Report {
     }
 }
 
+/// Writes a file of a folder that is there.
+fn put(out: &Path, name: &str, bytes: &[u8]) -> Result<(), ReportError> {
+    let path = out.join(name);
+    fs::write(&path, bytes).map_err(|error| ReportError::Io { path, error })
+}
+
 const TABLE_HEAD: [&str; 10] = [
     "task",
     "algorithm",
     "final reward",
-    "sampled",
+    "reward, sampled",
     "final J_C",
-    "sampled",
+    "J_C, sampled",
     "feasible seeds",
     "best feasible reward",
     "excess in training",

@@ -79,12 +79,12 @@ fn controls(report: &Report, styles: &BTreeMap<String, Style>) -> String {
         let _ = write!(html, "<option value=\"{task}\">{task}</option>");
     }
     html += "</select></label>";
-    for (face, text, dash) in [("mean", "mean action", ""), ("sampled", "sampled", "1.5 2.5")] {
+    for (face, text, dash) in [("mean", "mean action", ""), ("sampled", "sampled", figure::DOTTED)]
+    {
+        let key = Style { colour: "currentColor", dash }.key();
         let _ = write!(
             html,
-            "<label><input type=\"checkbox\" checked data-toggle-face=\"{face}\"><svg class=\"key\" \
-             viewBox=\"0 0 26 6\"><path d=\"M0 3h26\" stroke=\"currentColor\" stroke-width=\"2\" \
-             stroke-dasharray=\"{dash}\"/></svg>{text}</label>",
+            "<label><input type=\"checkbox\" checked data-toggle-face=\"{face}\">{key}{text}</label>",
         );
     }
     for (label, style) in ordered(styles) {
@@ -92,8 +92,8 @@ fn controls(report: &Report, styles: &BTreeMap<String, Style>) -> String {
         let _ = write!(
             html,
             "<label><input type=\"checkbox\" checked data-toggle=\"{label}\">\
-             <span class=\"swatch\" style=\"background:{}\"></span>{label}</label>",
-            style.colour
+             {}{label}</label>",
+            style.key()
         );
     }
     html + "</div>"

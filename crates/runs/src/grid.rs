@@ -171,6 +171,14 @@ impl Grid {
         }
     }
 
+    /// How the runs of a variant are labelled.
+    pub fn label(&self, variant: &Variant, tasks: &dyn Tasks) -> Result<String, GridError> {
+        let named = |error| GridError::Config { run: variant.to_string(), error };
+        let mut applied = vec![false; self.set.len()];
+        let config = self.config("", variant, 0, tasks, &mut applied).map_err(named)?;
+        Ok(config.label())
+    }
+
     /// The configuration of a run, with as many of the values for all as it has a use for; notes
     /// which those are.
     fn config(

@@ -13,24 +13,69 @@ pub enum Figure {
     Ablation,
 }
 
+/// An agent of a figure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// What the paper calls it.
+    pub name: &'static str,
+    /// What it is here.
+    pub variant: Variant,
+}
+
 impl Figure {
     /// All figures.
     pub const ALL: [Self; 3] = [Self::Dilemma, Self::Compare, Self::Ablation];
 
-    /// What it compares.
-    pub fn variants(self) -> Vec<Variant> {
-        const PENALTIES: [&str; 8] = ["1e-5", "1e-4", "1e-3", "1e-2", "0.1", "1", "10", "100"];
-        let texts: Vec<String> = match self {
-            Self::Dilemma => {
-                let shaped = PENALTIES.iter().map(|lambda| format!("erl-shaped lambda={lambda}"));
-                ["erl", "rcpo-erl"].map(str::to_owned).into_iter().chain(shaped).collect()
+    /// The name used in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dilemma => "dilemma",
+            Self::Compare => "compare",
+            Self::Ablation => "ablation",
+        }
+    }
+
+    /// What it shows, as the paper's caption has it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Dilemma => "ERL, RCPO-ERL, and ERL with rewards shaped by different penalties",
+            Self::Compare => "ECRL beside RCPO, IPO, RCPO-ERL, ERL with shaped rewards, and ERL",
+            Self::Ablation => "Ablation: ECRL beside its parts",
+        }
+    }
+
+    /// Its line-up, in the paper's order.
+    pub fn agents(self) -> Vec<Agent> {
+        let pairs: &[(&'static str, &str)] = match self {
+            Self::Dilemma => &[
+                ("ERL", "erl"),
+                ("RCPO-ERL", "rcpo-erl"),
+                ("ERL_0.00001", "erl-shaped lambda=1e-5"),
+                ("ERL_0.0001", "erl-shaped lambda=1e-4"),
+                ("ERL_0.001", "erl-shaped lambda=1e-3"),
+                ("ERL_0.01", "erl-shaped lambda=1e-2"),
+                ("ERL_0.1", "erl-shaped lambda=0.1"),
+                ("ERL_1", "erl-shaped lambda=1"),
+                ("ERL_10", "erl-shaped lambda=10"),
+                ("ERL_100", "erl-shaped lambda=100"),
+            ],
+            Self::Compare => &[
+                ("ECRL", "ecrl"),
+                ("RCPO", "rcpo"),
+                ("IPO", "ipo"),
+                ("RCPO-ERL", "rcpo-erl"),
+                ("ERL_0.001", "erl-shaped lambda=1e-3"),
+                ("ERL", "erl"),
+            ],
+            Self::Ablation => {
+                &[("ECRL", "ecrl"), ("SR", "sr"), ("SR_λ", "sr-shaped lambda=1e-3"), ("B_C", "bc")]
             }
-            Self::Compare => ["ecrl", "rcpo", "ipo", "rcpo-erl", "erl-shaped lambda=1e-3", "erl"]
-                .map(str::to_owned)
-                .to_vec(),
-            Self::Ablation => ["ecrl", "sr", "sr-shaped", "bc"].map(str::to_owned).to_vec(),
         };
-        texts.iter().map(|text| text.parse().expect("our own")).collect()
+        let agent = |&(name, text): &(&'static str, &str)| Agent {
+            name,
+            variant: text.parse().expect("our own"),
+        };
+        pairs.iter().map(agent).collect()
     }
 }
 
@@ -40,11 +85,11 @@ mod tests {
 
     #[test]
     fn the_papers_figures() {
-        let counts = Figure::ALL.map(|figure| figure.variants().len());
+        let counts = Figure::ALL.map(|figure| figure.agents().len());
         assert_eq!(counts, [10, 6, 4]);
         // What two figures share is run once: ecrl, erl, rcpo-erl and erl-shaped lambda=1e-3.
-        let mut names: Vec<String> =
-            Figure::ALL.iter().flat_map(|f| f.variants()).map(|v| v.to_string()).collect();
+        let all = Figure::ALL.iter().flat_map(|figure| figure.agents());
+        let mut names: Vec<String> = all.map(|agent| agent.variant.to_string()).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), 16);

@@ -48,6 +48,63 @@ fn an_experiment_killed_and_started_again_is_the_uninterrupted_one() {
 }
 
 #[test]
+fn the_papers_figures_come_from_one_command() {
+    let folder = Folder::new("paper");
+    let out = folder.path("out");
+    // Every agent on every robot, but hardly at all.
+    let tiny = [
+        "learning_starts=900000",
+        "hidden=[8]",
+        "population=2",
+        "elites=1",
+        "learner.episodes=1",
+        "collect=600",
+        "epochs=1",
+        "test.episodes=1",
+        "retest_episodes=1",
+    ];
+    let args = ["paper", "--figure", "all", "--seeds", "1", "--steps", "7000", "--out", &out];
+    let set = tiny.iter().flat_map(|text| ["--set", text]);
+    let output = ecrl(&args.into_iter().chain(set).collect::<Vec<_>>());
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("80 of 80 runs done"), "{text}");
+    for (figure, agents) in [
+        (
+            "dilemma",
+            "ERL RCPO-ERL ERL_0.00001 ERL_0.0001 ERL_0.001 ERL_0.01 ERL_0.1 ERL_1 ERL_10 ERL_100",
+        ),
+        ("compare", "ECRL RCPO IPO RCPO-ERL ERL_0.001 ERL"),
+        ("ablation", "ECRL SR SR_λ B_C"),
+    ] {
+        assert!(text.contains(&format!("{figure}.html: ")), "{text}");
+        let svg = std::fs::read_to_string(format!("{out}/{figure}.svg")).unwrap();
+        // Reward above, constraint below, five robots in the paper's order, its line-up in its order.
+        let mut titles = Vec::new();
+        for robot in ["Ant", "HalfCheetah", "Walker2d", "Hopper", "Swimmer"] {
+            titles.extend([format!("{robot}: reward"), format!("{robot}: mean torque")]);
+        }
+        let names = agents.split(' ').map(|name| format!(">{name}</text>"));
+        let mut rest = &svg[..];
+        for expected in titles.into_iter().chain(names) {
+            let at = rest
+                .find(&expected)
+                .unwrap_or_else(|| panic!("{figure}: no {expected}, or too early"));
+            rest = &rest[at + expected.len()..];
+        }
+        assert_eq!(svg.matches("class=\"threshold\"").count(), 5, "{figure}");
+        let curves = svg.matches("class=\"series\"").count();
+        assert_eq!(curves, 10 * agents.split(' ').count(), "{figure}");
+        let page = std::fs::read_to_string(format!("{out}/{figure}.html")).unwrap();
+        assert!(page.contains("the paper says") && page.contains("These runs have 7000 steps"));
+        assert!(std::fs::metadata(format!("{out}/{figure}.png")).unwrap().len() > 10_000);
+    }
+    // The default is labelled as what it is.
+    let table = std::fs::read_to_string(format!("{out}/report/table.csv")).unwrap();
+    assert!(table.contains("erl-shaped lambda=0.001"), "{table}");
+}
+
+#[test]
 fn a_run_that_fails_does_not_stop_the_experiment() {
     let folder = Folder::new("grid-fails");
     let grid = folder.path("grid.toml");
