@@ -28,9 +28,16 @@ pub struct Sheet {
     /// The paper's name of every agent of the line-up.
     names: Vec<&'static str>,
     panels: Vec<Panel>,
-    /// Of every robot there are runs of: how agents ended, and what the paper says.
-    robots: Vec<(&'static str, Ends, Vec<(&'static str, Verdict)>)>,
+    robots: Vec<Robot>,
     steps: Vec<u64>,
+}
+
+/// A column of a figure.
+struct Robot {
+    name: &'static str,
+    ends: Ends,
+    /// What the paper says of it.
+    verdicts: Vec<(&'static str, Verdict)>,
 }
 
 impl Sheet {
@@ -63,7 +70,7 @@ impl Sheet {
             }
             let ends: Ends = runs.iter().map(|(name, runs)| (*name, end(runs))).collect();
             let verdicts = claims::judge(figure, task, &ends);
-            robots.push((name, ends, verdicts));
+            robots.push(Robot { name, ends, verdicts });
         }
         let mut steps: Vec<u64> = report
             .runs
@@ -78,7 +85,7 @@ impl Sheet {
 
     /// How many of the paper's sentences the runs agree with, disagree with, and leave open.
     pub fn counts(&self) -> [usize; 3] {
-        let all = || self.robots.iter().flat_map(|(_, _, verdicts)| verdicts);
+        let all = || self.robots.iter().flat_map(|robot| &robot.verdicts);
         ["agree", "disagree", "cannot tell"]
             .map(|word| all().filter(|(_, verdict)| verdict.word() == word).count())
     }
@@ -107,7 +114,7 @@ impl Sheet {
             );
         }
         let mut robots = String::new();
-        for (name, ends, verdicts) in &self.robots {
+        for Robot { name, ends, verdicts } in &self.robots {
             let _ = write!(robots, "<section><h2>{name}</h2>");
             robots += "<table class=\"claims\"><tr><th>the paper says</th><th>these runs</th></tr>";
             for (says, verdict) in verdicts {
