@@ -147,12 +147,21 @@ impl Config {
             .collect()
     }
 
-    /// The algorithm with what distinguishes it: values that differ from its defaults, and a fixed λ
-    /// whatever it is.
+    /// The algorithm with what distinguishes it: values that differ from its defaults, by the name of
+    /// a preset where it has all of that, and a fixed λ whatever it is.
     pub fn label(&self) -> String {
         let mut words = vec![self.algorithm.clone()];
         let rule = |key: &str| self.sections.get("multipliers").and_then(|rule| rule.get(key));
-        let changes = self.changes();
+        let mut changes = self.changes();
+        for preset in self.row().map_or(&[][..], |row| row.presets()) {
+            let mut layers = Layers::default();
+            layers.set("algorithm", self.algorithm.as_str()).preset(preset.name);
+            let values = layers.build().map(|config| config.changes()).unwrap_or_default();
+            if !values.is_empty() && values.iter().all(|value| changes.contains(value)) {
+                changes.retain(|change| !values.contains(change));
+                words.push(format!("preset={}", preset.name));
+            }
+        }
         if let (Some("fixed"), Some(lambda)) =
             (rule("rule").and_then(Value::as_str), rule("lambda"))
             && !changes.iter().any(|change| change.starts_with("lambda="))

@@ -64,6 +64,8 @@ fn a_label_names_what_distinguishes_a_run() {
     assert_eq!(label(&["algorithm=sr-shaped", "lambda=0.1"]), "sr-shaped lambda=0.1");
     assert_eq!(label(&["algorithm=rcpo"]), "rcpo");
     assert_eq!(label(&["pf=0.3"]), "ecrl pf=0.3");
+    assert_eq!(label(&["algorithm=ipo", "preset=fast", "clip=0.1"]), "ipo preset=fast clip=0.1");
+    assert_eq!(label(&["algorithm=ipo", "hidden=[64,64]"]), "ipo hidden=[64,64]");
 }
 
 #[test]
