@@ -318,7 +318,7 @@ impl Evolution {
 }
 
 impl Algorithm for Evolution {
-    /// Lines 7-20 of Algorithm 1.
+    /// Lines 7-16 of Algorithm 1: see docs/paper.md.
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
         let population = context.play_each(&self.population, Stream::Population);
         for (slot, rollout) in population.iter().enumerate() {
@@ -345,12 +345,12 @@ impl Algorithm for Evolution {
         Collected { steps, updates: self.learner.updates_due(context, steps, record) }
     }
 
-    /// SAC on r - λ·c.
+    /// Lines 17-21: SAC on r - λ·c.
     fn update(&mut self, context: &Context) -> Figures {
         self.learner.update(context)
     }
 
-    /// Lines 25-30 of Algorithm 1.
+    /// Lines 22-28.
     fn conclude(&mut self, context: &Context, record: &mut Record) {
         if self.learner.learning {
             self.multipliers.update_learner(&self.progress.values, &context.spec.constraints);
