@@ -76,7 +76,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let report = cmdp::check::check(|| Box::new(Room::new(0.25)));
     assert!(report.problems.is_empty(), "{report}");
     // 20 degrees cost a third of the heater's power; allow less.
-    let config = Layers::default().set("algorithm", "ipo").set("steps", 40_000).build()?;
+    let config =
+        Layers::default().set("algorithm", "ipo").preset("fast").set("steps", 40_000).build()?;
     let make = |_: &_| Ok::<_, std::convert::Infallible>(Box::new(Room::new(0.25)) as Box<dyn Env>);
     let options = Options { checkpoint_every: Every::Generations(1), ..Options::default() };
     let mut run = Run::create_or_resume(config, "runs/room".as_ref(), &options, make)?;

@@ -74,7 +74,7 @@ enum Command {
     ///
     /// Every run goes to a folder of its own. Started again, it goes on with what is unfinished.
     Grid(grid::GridArgs),
-    /// Run the paper's figures: a grid like any other
+    /// Make the paper's figures: their runs, a sheet each, and a report
     Paper(grid::PaperArgs),
     /// Make curves, a table and statistics of runs: one page, and files for a paper
     Report(report::ReportArgs),

@@ -41,7 +41,8 @@ pub struct TrainArgs {
     /// Take values from a TOML file, such as another run's config.toml
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Take the algorithm's values of that name, as listed by `ecrl algorithms NAME` [default: paper]
+    /// Take the algorithm's values of that name, as listed by `ecrl algorithms NAME` [default: the
+    /// usual ones]
     #[arg(long)]
     preset: Option<String>,
     /// Set any value of the configuration, as in alpha=0.2 or sac.batch=256; `ecrl algorithms NAME`

@@ -112,7 +112,7 @@ pub struct Preset {
 /// The usual values of an algorithm of the paper.
 pub const PAPER: Preset = Preset {
     name: "paper",
-    help: "the usual values: what the paper says, or leaves open",
+    help: "the usual values: the paper's, but for what docs/paper.md names",
     toml: &[],
 };
 
