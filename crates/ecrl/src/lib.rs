@@ -2,8 +2,8 @@
 //!
 //! What an algorithm is, and the loop that trains any:
 //! - [`algorithm`]: the trait every algorithm fulfils, and what a row of the table says.
-//! - [`trainer`]: the training loop; [`context`]: what an algorithm may use in it; [`best`]: what
-//!   it keeps.
+//! - [`trainer`]: the training loop; [`context`]: what an algorithm may use in it; [`best`]: how
+//!   policies did, and the best of a run.
 //! - [`config`]: every value a run depends on; [`metrics`]: every number it tells of itself;
 //!   [`state`]: one walk over everything that lasts.
 //! - [`evaluate`](mod@evaluate): what a policy is worth.
