@@ -1,5 +1,8 @@
 //! The paper's figures from runs: each a sheet in its layout, with what the paper says of every panel
 //! and whether the runs agree.
+//!
+//! Algorithm 1 returns the learner; the authors' code tests the champion of a population where there is
+//! one. Which of them the paper's curves are of it does not say: there is a sheet, and a verdict, for each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,10 +11,10 @@ use std::path::Path;
 use runs::paper::Figure;
 
 use crate::claims::{self, End, Ends, Verdict};
-use crate::curves::Panel;
+use crate::curves::{Panel, Series};
 use crate::figure::{self, Style, escape, short};
 use crate::runs::{Face, Metric, Run, RunState, Subject};
-use crate::{Report, ReportError, put};
+use crate::{Report, ReportError, put, stats};
 
 /// The paper's robots, in its order, and what it calls them.
 const TASKS: [(&str, &str); 5] = [
@@ -27,7 +30,8 @@ pub struct Sheet {
     figure: Figure,
     /// The paper's name of every agent of the line-up.
     names: Vec<&'static str>,
-    panels: Vec<Panel>,
+    /// Of the learner and of the champion.
+    panels: [Vec<Panel>; 2],
     robots: Vec<Robot>,
     steps: Vec<u64>,
 }
@@ -35,10 +39,13 @@ pub struct Sheet {
 /// A column of a figure.
 struct Robot {
     name: &'static str,
-    ends: Ends,
+    /// Of the learner and of the champion.
+    ends: [Ends; 2],
     /// What the paper says of it.
-    verdicts: Vec<(&'static str, Verdict)>,
+    verdicts: [Vec<(&'static str, Verdict)>; 2],
 }
+
+const SUBJECTS: [Subject; 2] = [Subject::Learner, Subject::Champion];
 
 impl Sheet {
     /// A figure from a report's runs; `labels` tells how those of each agent of the line-up are
@@ -47,31 +54,22 @@ impl Sheet {
         let names: Vec<&'static str> = figure.agents().iter().map(|agent| agent.name).collect();
         let label_of: BTreeMap<&str, &'static str> =
             labels.iter().map(String::as_str).zip(names.iter().copied()).collect();
-        let (mut panels, mut robots) = (Vec::new(), Vec::new());
-        for (task, name) in TASKS {
-            for panel in report.panels.iter().filter(|panel| panel.task == task && !panel.champion)
-            {
-                let sampled = panel.series.iter().filter(|series| series.face == Face::Sampled);
-                let mut series: Vec<_> = sampled
-                    .filter_map(|series| {
-                        let label = (*label_of.get(series.label.as_str())?).to_owned();
-                        Some(crate::curves::Series { label, ..series.clone() })
-                    })
-                    .collect();
-                series.sort_by_key(|series| names.iter().position(|name| *name == series.label));
-                panels.push(Panel { task: name.into(), series, ..panel.clone() });
-            }
+        let named = |label: &str| label_of.get(label).copied();
+        let panels = SUBJECTS.map(|subject| panels(report, subject, &names, &named));
+        let robots = TASKS.map(|(task, name)| {
             let own = |run: &&Run| run.panel == task && run.state == RunState::Finished;
             let mut runs: BTreeMap<&'static str, Vec<&Run>> = BTreeMap::new();
             for run in report.runs.iter().filter(own) {
-                if let Some(name) = label_of.get(run.label.as_str()) {
+                if let Some(name) = named(&run.label) {
                     runs.entry(name).or_default().push(run);
                 }
             }
-            let ends: Ends = runs.iter().map(|(name, runs)| (*name, end(runs))).collect();
-            let verdicts = claims::judge(figure, task, &ends);
-            robots.push(Robot { name, ends, verdicts });
-        }
+            let ends = SUBJECTS.map(|subject| {
+                runs.iter().map(|(name, runs)| (*name, end(runs, subject))).collect()
+            });
+            let verdicts = [0, 1].map(|i| claims::judge(figure, task, &ends[i]));
+            Robot { name, ends, verdicts }
+        });
         let mut steps: Vec<u64> = report
             .runs
             .iter()
@@ -80,29 +78,40 @@ impl Sheet {
             .collect();
         steps.sort_unstable();
         steps.dedup();
-        Self { figure, names, panels, robots, steps }
+        Self { figure, names, panels, robots: robots.into(), steps }
     }
 
-    /// How many of the paper's sentences the runs agree with, disagree with, and leave open.
+    /// How many of the paper's sentences the learners agree with, disagree with, and leave open.
     pub fn counts(&self) -> [usize; 3] {
-        let all = || self.robots.iter().flat_map(|robot| &robot.verdicts);
+        let all = || self.robots.iter().flat_map(|robot| &robot.verdicts[0]);
         ["agree", "disagree", "cannot tell"]
             .map(|word| all().filter(|(_, verdict)| verdict.word() == word).count())
     }
 
-    /// Writes it to a folder, as a page, an SVG and a PNG, named after the figure.
+    /// Writes it to a folder, as a page, and each drawing as SVG and PNG, named after the figure.
     pub fn write(&self, out: &Path) -> Result<(), ReportError> {
         let styles = figure::styles(self.names.iter().copied());
-        let note =
-            "environment steps, sampled actions, as the authors test; dashed across: torque ≤ 0.4";
-        let svg = figure::sheet(&self.panels, &styles, note);
         let name = self.figure.name();
-        put(out, &format!("{name}.svg"), svg.as_bytes())?;
-        put(out, &format!("{name}.png"), &figure::png(&svg).map_err(ReportError::Figure)?)?;
-        put(out, &format!("{name}.html"), self.page(&svg, &styles).as_bytes())
+        let mut drawings = Vec::new();
+        for (panels, (suffix, who)) in self.panels.iter().zip([
+            ("", "the learner"),
+            (
+                "-champion",
+                "the champion of a population, as the authors' code tests; else the learner",
+            ),
+        ]) {
+            let note =
+                format!("environment steps; {who}, sampled actions; dashed across: torque ≤ 0.4");
+            let svg = figure::sheet(panels, &styles, &note);
+            let png = figure::png(&svg).map_err(ReportError::Figure)?;
+            put(out, &format!("{name}{suffix}.svg"), svg.as_bytes())?;
+            put(out, &format!("{name}{suffix}.png"), &png)?;
+            drawings.push(svg);
+        }
+        put(out, &format!("{name}.html"), self.page(&drawings, &styles).as_bytes())
     }
 
-    fn page(&self, svg: &str, styles: &BTreeMap<String, Style>) -> String {
+    fn page(&self, drawings: &[String], styles: &BTreeMap<String, Style>) -> String {
         let steps: Vec<String> = self.steps.iter().map(|steps| short(*steps as f64)).collect();
         let mut notes = String::new();
         if self.steps != [1_000_000] {
@@ -116,62 +125,76 @@ impl Sheet {
         let mut robots = String::new();
         for Robot { name, ends, verdicts } in &self.robots {
             let _ = write!(robots, "<section><h2>{name}</h2>");
-            robots += "<table class=\"claims\"><tr><th>the paper says</th><th>these runs</th></tr>";
-            for (says, verdict) in verdicts {
-                let (class, more) = match verdict {
-                    Verdict::Agrees => ("kept", String::new()),
-                    Verdict::Disagrees => ("broken", String::new()),
-                    Verdict::Open(why) => ("", format!(": {}", escape(why))),
-                };
-                let _ = write!(
-                    robots,
-                    "<tr><td>{}</td><td class=\"{class}\">{}{more}</td></tr>",
-                    escape(says),
-                    verdict.word()
-                );
+            robots += "<table class=\"claims\"><tr><th>the paper says</th><th>these learners</th>\
+                       <th>champions</th></tr>";
+            for ((says, learner), (_, champion)) in verdicts[0].iter().zip(&verdicts[1]) {
+                let _ = write!(robots, "<tr><td>{}</td>", escape(says));
+                for verdict in [learner, champion] {
+                    let (class, more) = match verdict {
+                        Verdict::Agrees => ("kept", String::new()),
+                        Verdict::Disagrees => ("broken", String::new()),
+                        Verdict::Open(why) => ("", format!(": {}", escape(why))),
+                    };
+                    let word = verdict.word();
+                    let _ = write!(robots, "<td class=\"{class}\">{word}{more}</td>");
+                }
+                robots += "</tr>";
             }
             robots += "</table>";
             robots += &self.ends(ends, styles);
             robots += "</section>";
         }
+        let figures: String = drawings
+            .iter()
+            .map(|svg| format!("<div class=\"scroll figure\">{svg}</div>"))
+            .collect();
         let [agree, disagree, open] = self.counts();
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
              <title>{title}</title><style>{css}</style></head><body><h1>{title}</h1>\
              <p>The paper's figure, made anew: reward above, constraint below. Of what the paper says of it, \
-             these runs agree with {agree}, disagree with {disagree} and leave {open} open.</p>{notes}\
-             <div class=\"scroll figure\">{svg}</div><div class=\"robots\">{robots}</div>\
+             these learners agree with {agree}, disagree with {disagree} and leave {open} open. Algorithm 1 returns \
+             the learner, the authors\u{2019} code tests the champion, the first or the most rewarding of a \
+             population: the second drawing has those, with the learner of agents without a population.</p>\
+             {notes}{figures}<div class=\"robots\">{robots}</div>\
              <p>At the end of training: the mean over the last tenth of the steps and over finished runs, with \
              sampled actions; J_C with the mean action beside it. \u{201c}About\u{201d} is within a fifth, \
              \u{201c}about 2000 above\u{201d} 1000 to 3000, \u{201c}nearly 5000 more\u{201d} at least 3500, \
-             and torques within 0.05 are similar. Hu et al., Evolving Constrained Reinforcement Learning \
+             \u{201c}much more\u{201d} a fifth; rewards within 1000 are similar, and torques within 0.05. Hu et al., Evolving Constrained Reinforcement Learning \
              Policy, IJCNN 2023.</p></body></html>\n",
             title = escape(self.figure.title()),
             css = include_str!("page.css"),
         )
     }
 
-    fn ends(&self, ends: &Ends, styles: &BTreeMap<String, Style>) -> String {
-        if ends.is_empty() {
+    fn ends(&self, [learners, champions]: &[Ends; 2], styles: &BTreeMap<String, Style>) -> String {
+        if learners.is_empty() {
             return "<p>No finished run.</p>".into();
         }
         let mut html = String::from(
             "<div class=\"scroll\"><table><tr><th>agent</th><th></th><th>reward</th><th>J_C</th>\
-             <th>J_C, mean action</th><th>seeds</th></tr>",
+             <th>J_C, mean action</th><th>champion\u{2019}s reward</th><th>J_C</th><th>seeds</th></tr>",
         );
+        let class = |cost: f64| if cost <= 0.4 { "kept" } else { "broken" };
         for name in &self.names {
-            let Some(end) = ends.get(name) else { continue };
-            let class = if end.cost <= 0.4 { "kept" } else { "broken" };
+            let (Some(end), Some(champion)) = (learners.get(name), champions.get(name)) else {
+                continue;
+            };
             let _ = write!(
                 html,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{:.3}</td><td>{:.3}</td>\
-                 <td>{}</td></tr>",
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{:.3}</td><td class=\"{}\">{:.3}</td>\
+                 <td>{}</td><td class=\"{}\">{:.3}</td><td>{}</td></tr>",
                 styles[*name].key(),
                 escape(name),
                 short(end.reward),
+                class(end.cost),
                 end.cost,
+                class(end.mean_cost),
                 end.mean_cost,
+                short(champion.reward),
+                class(champion.cost),
+                champion.cost,
                 end.seeds
             );
         }
@@ -179,38 +202,72 @@ impl Sheet {
     }
 }
 
-/// How an agent's runs ended, on the mean.
-fn end(runs: &[&Run]) -> End {
+/// The panels of a figure, in its order: of the learner, or of the champion where there is one.
+fn panels(
+    report: &Report,
+    subject: Subject,
+    names: &[&'static str],
+    named: &dyn Fn(&str) -> Option<&'static str>,
+) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for (task, name) in TASKS {
+        let own = |champion: bool| {
+            let own = report.panels.iter().filter(move |panel| panel.task == task);
+            own.filter(move |panel| panel.champion == champion)
+        };
+        for (i, panel) in own(false).enumerate() {
+            let champions = (subject == Subject::Champion).then(|| own(true).nth(i)).flatten();
+            let with = |label: &str| {
+                let all = champions.into_iter().chain([panel]).flat_map(|panel| &panel.series);
+                let mut own = all.filter(|s| s.label == label && s.face == Face::Sampled);
+                own.find(|series| !series.points.is_empty())
+            };
+            let labels = panel.series.iter().filter(|series| series.face == Face::Sampled);
+            let mut series: Vec<Series> = labels
+                .filter_map(|series| {
+                    let label = named(&series.label)?.to_owned();
+                    Some(Series { label, ..with(&series.label)?.clone() })
+                })
+                .collect();
+            series.sort_by_key(|series| names.iter().position(|name| *name == series.label));
+            panels.push(Panel { task: name.into(), series, ..panel.clone() });
+        }
+    }
+    panels
+}
+
+/// How an agent's runs ended, on the mean: its learners, or its champions where there are any.
+fn end(runs: &[&Run], subject: Subject) -> End {
+    let tests = |run: &Run, face: Face, metric: Metric| {
+        let own = run.tests(subject, face, metric);
+        if own.is_empty() { run.tests(Subject::Learner, face, metric) } else { own }
+    };
     let tail = |face: Face, metric: Metric| -> f64 {
         let each = runs.iter().filter_map(|run| {
-            let tests = run.tests(Subject::Learner, face, metric);
+            let tests = tests(run, face, metric);
             let from = 0.9 * run.config.steps as f64;
             let last: Vec<f64> = tests.iter().filter(|t| t.0 >= from).map(|t| t.1).collect();
             // A short run may have a single test, which need not be in its last tenth.
-            if last.is_empty() {
-                tests.last().map(|t| t.1)
-            } else {
-                Some(crate::stats::mean(&last))
-            }
+            if last.is_empty() { tests.last().map(|t| t.1) } else { Some(stats::mean(&last)) }
         });
-        crate::stats::mean(&each.collect::<Vec<_>>())
+        stats::mean(&each.collect::<Vec<_>>())
     };
     // Over the steps, where all of them have come.
-    let all: Vec<Vec<(f64, f64)>> = runs
-        .iter()
-        .map(|run| run.tests(Subject::Learner, Face::Sampled, Metric::Cost(0)))
-        .collect();
-    let costs = (0..=100).filter_map(|i| {
-        let step = 1e4 * f64::from(i);
-        let each: Option<Vec<f64>> =
-            all.iter().map(|tests| crate::stats::interpolate(tests, step)).collect();
-        Some((step, crate::stats::mean(&each?)))
-    });
+    let curve = |metric: Metric| -> Vec<(f64, f64)> {
+        let all: Vec<_> = runs.iter().map(|run| tests(run, Face::Sampled, metric)).collect();
+        let points = (0..=100).filter_map(|i| {
+            let step = 1e4 * f64::from(i);
+            let each = all.iter().map(|tests| stats::interpolate(tests, step));
+            Some((step, stats::mean(&each.collect::<Option<Vec<f64>>>()?)))
+        });
+        points.collect()
+    };
     End {
         reward: tail(Face::Sampled, Metric::Reward),
         cost: tail(Face::Sampled, Metric::Cost(0)),
         mean_cost: tail(Face::Mean, Metric::Cost(0)),
-        costs: costs.collect(),
+        costs: curve(Metric::Cost(0)),
+        rewards: curve(Metric::Reward),
         seeds: runs.len(),
     }
 }

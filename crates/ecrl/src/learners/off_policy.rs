@@ -32,7 +32,7 @@ pub const QUICK: Preset = Preset {
 /// Where the authors' code differs from the usual values.
 pub const AUTHORS: Preset = Preset {
     name: "authors",
-    help: "what the authors' code does where the paper says otherwise or nothing: see docs/paper.md",
+    help: "with choices of the authors' code instead of the paper's: see docs/paper.md",
     toml: &[],
 };
 
