@@ -98,8 +98,10 @@ pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
             "algorithm": policy.about.algorithm,
             "policy": name,
             "env_steps": policy.about.env_steps,
-            "feasible": feasible,
         });
+        if results.len() > 1 {
+            report["feasible"] = json!(feasible);
+        }
         for (name, result) in &results {
             report[name.replace(' ', "_")] = json!(result);
         }

@@ -50,8 +50,8 @@ struct PartArgs {
     #[arg(long, value_delimiter = ',')]
     tasks: Vec<String>,
     /// Only these algorithms, as in ecrl,erl,'erl-shaped lambda=0.1' [default: the grid's]
-    #[arg(long, value_delimiter = ',')]
-    algos: Vec<Variant>,
+    #[arg(long)]
+    algos: Vec<String>,
     /// Environment steps of each run, as in 200000, 50k or 1e6 [default: the grid's, or 1e6]
     #[arg(long)]
     steps: Option<String>,
@@ -164,7 +164,9 @@ fn run(
         grid.tasks.clone_from(&part.tasks);
     }
     if !part.algos.is_empty() {
-        grid.algorithms.clone_from(&part.algos);
+        let texts = part.algos.iter().flat_map(|text| split(text));
+        let variants: Result<Vec<Variant>, String> = texts.map(str::parse).collect();
+        grid.algorithms = variants.map_err(Failure::input)?;
     }
     grid.set.extend(part.set.iter().cloned());
     if let Some(steps) = &part.steps {
@@ -188,6 +190,16 @@ fn run(
     screen.close(&experiment);
     ran.map_err(io)?;
     close(&experiment, &stop, output)
+}
+
+/// Parts between commas, but for those within brackets.
+fn split(text: &str) -> Vec<&str> {
+    let mut depth = 0i32;
+    text.split(|c: char| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    })
+    .collect()
 }
 
 fn close(experiment: &Experiment, stop: &Stop, output: &mut impl Write) -> Result<(), Failure> {

@@ -39,7 +39,7 @@ enum Command {
     Train(train::TrainArgs),
     /// Go on with a run that was stopped, or was killed, or is to take more steps
     Resume(train::ResumeArgs),
-    /// Measure a trained policy: episodes with its mean action
+    /// Measure a trained policy: episodes with its mean action and with sampled ones
     Eval(eval::EvalArgs),
     /// Watch a trained policy: a page with the robot in 3-D, or a video
     Play(play::PlayArgs),

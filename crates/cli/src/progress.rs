@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use cmdp::Constraint;
 use ecrl::metrics::{
-    CHAMPION_REWARD, CHAMPION_SAMPLED_REWARD, ENV_STEPS, LEARNER_COST, LEARNER_REWARD, NEW_BEST,
-    Record, SAMPLED_COST, SAMPLED_REWARD, Value,
+    CHAMPION_COST, CHAMPION_REWARD, CHAMPION_SAMPLED_COST, CHAMPION_SAMPLED_REWARD, ENV_STEPS,
+    LEARNER_COST, LEARNER_REWARD, NEW_BEST, Record, SAMPLED_COST, SAMPLED_REWARD, Value,
 };
 use ecrl::multipliers::LAMBDA_LEARNER;
 use ecrl::trainer::Trainer;
@@ -174,10 +174,13 @@ impl<W: Write + Send> Observer for Progress<'_, W> {
         let sampled_cost = record.get(&SAMPLED_COST).unwrap_or_default();
         let champion = record.get(&CHAMPION_REWARD).map(|x| {
             let sampled = record.get(&CHAMPION_SAMPLED_REWARD).unwrap_or(f64::NAN);
-            format!("  champion {x:.1} (sampled {sampled:.1})")
+            let cost = record.get(&CHAMPION_COST).unwrap_or_default();
+            let sampled_cost = record.get(&CHAMPION_SAMPLED_COST).unwrap_or_default();
+            let costs = costs(&cost, &sampled_cost, &self.constraints);
+            format!("champion {x:.1} (sampled {sampled:.1})  {costs}")
         });
         let kept = match record.value("population_feasible") {
-            Some(Value::Number(share)) => format!("  population feasible {:.0} %", 100.0 * share),
+            Some(Value::Number(share)) => format!("population feasible {:.0} %", 100.0 * share),
             _ => String::new(),
         };
         self.last_test = format!(
@@ -202,8 +205,8 @@ impl<W: Write + Send> Observer for Progress<'_, W> {
 fn costs(values: &[f64], sampled: &[f64], constraints: &[Constraint]) -> String {
     let one = |((value, sampled), c): ((&f64, &f64), &Constraint)| {
         let kept = c.is_kept_by(*value) && c.is_kept_by(*sampled);
-        let (sign, word) = if kept { ("<=", "kept") } else { (">", "broken") };
-        format!("{} {value:.3} (sampled {sampled:.3}) {sign} {} {word}  ", c.name, c.threshold)
+        let word = if kept { "kept" } else { "broken" };
+        format!("{}<={}: {value:.3} (sampled {sampled:.3}) {word}  ", c.name, c.threshold)
     };
     values.iter().zip(sampled).zip(constraints).map(one).collect()
 }
@@ -211,10 +214,10 @@ fn costs(values: &[f64], sampled: &[f64], constraints: &[Constraint]) -> String 
 fn multipliers(lambda: &[f64], constraints: &[Constraint]) -> String {
     match (lambda, constraints) {
         ([], _) => String::new(),
-        ([one], _) => format!("λ {one:.4}"),
+        ([one], _) => format!("λ {one:.4}  "),
         _ => {
             let named = lambda.iter().zip(constraints).map(|(l, c)| format!("{} {l:.4}", c.name));
-            format!("λ {}", named.collect::<Vec<_>>().join(", "))
+            format!("λ {}  ", named.collect::<Vec<_>>().join(", "))
         }
     }
 }

@@ -31,10 +31,10 @@ pub struct TrainArgs {
     /// for none [default: torque<=0.4]
     #[arg(long = "constraint", value_name = "CONSTRAINT")]
     constraints: Vec<String>,
-    /// The fixed penalty of erl-shaped and sr-shaped, or where an adaptive one starts
-    /// [default: 0.001]
-    #[arg(long, allow_negative_numbers = true)]
-    lambda: Option<f64>,
+    /// The fixed penalty of erl-shaped and sr-shaped, or where an adaptive one starts; with several
+    /// constraints one for all, or one for each, as in 0.1,0.02 [default: 0.001]
+    #[arg(long, allow_hyphen_values = true)]
+    lambda: Option<String>,
     /// The run directory [default: runs/TASK-ALGORITHM-SEED]
     #[arg(long)]
     out: Option<PathBuf>,
@@ -157,8 +157,9 @@ fn config(args: &TrainArgs) -> Result<Config, Failure> {
     } else if !args.constraints.is_empty() {
         layers.set("constraints", args.constraints.clone());
     }
-    if let Some(lambda) = args.lambda {
-        layers.set("multipliers.lambda", lambda);
+    if let Some(lambda) = &args.lambda {
+        let list = if lambda.contains(',') { format!("[{lambda}]") } else { lambda.clone() };
+        layers.assign(&format!("multipliers.lambda={list}"))?;
     }
     if let Some(preset) = &args.preset {
         layers.preset(preset);

@@ -1,8 +1,9 @@
 //! Tests during training, and who is the best of a run.
 //!
-//! A test plays a few episodes. The most rewarding of hundreds of such tests owes much of it to luck:
-//! the best tested policy of some tens of thousands of steps is only a candidate, which is tested again
-//! on fresh starts, longer and with both faces, before it can become the best of the run.
+//! A test plays a few episodes. The most rewarding of hundreds of such tests owes much of it to luck,
+//! and so does one that keeps a constraint by a hair: the best tested policies of some tens of thousands
+//! of steps are only candidates. They are tested again on fresh starts, longer and with both faces, the
+//! most promising first, until one has kept every constraint; that can become the best of the run.
 
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
@@ -22,11 +23,14 @@ use crate::state::{StateError, Walk};
 #[derive(Debug, Default)]
 pub struct Judge {
     progress: Progress,
-    /// The best of the tests since candidates were last tested again.
-    candidate: Option<Best>,
+    /// The best of the tests since candidates were last tested again, best first.
+    candidates: Vec<Best>,
     /// The best of those that were tested again.
     best: Option<Best>,
 }
+
+/// Candidates that are kept.
+const CANDIDATES: usize = 3;
 
 /// How far it has come.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -36,7 +40,7 @@ struct Progress {
     retested_at: u64,
     /// The learner's last training episodes that ended.
     sampled: Option<Outcome>,
-    candidate: Option<TestResult>,
+    candidates: Vec<TestResult>,
     best: Option<TestResult>,
 }
 
@@ -64,21 +68,27 @@ impl Judge {
             return;
         }
         self.progress.tested_at = Some(steps);
-        let played = self.progress.sampled.clone();
-        let result = self.test(context, &learner(), played, Stream::TestLearner);
+        // What it played before its last updates does not tell of the learner that the run ends with.
+        let played = |played| if last { None } else { played };
+        let (learner, sampled) = (learner(), self.progress.sampled.clone());
+        let result = self.test(context, &learner, played(sampled), Stream::TestLearner);
         record.set(&LEARNER_REWARD, result.mean.reward);
         record.set(&LEARNER_COST, result.mean.cost.clone());
         record.set(&SAMPLED_REWARD, result.sampled.reward);
         record.set(&SAMPLED_COST, result.sampled.cost.clone());
         record.set(&FEASIBLE, result.is_feasible());
-        if let Some(Champion { actor, played }) = champion() {
-            let result = self.test(context, &actor, Some(played), Stream::TestChampion);
+        let learner = Best { actor: learner, result };
+        if let Some(Champion { actor, played: ranked }) = champion() {
+            let result = self.test(context, &actor, played(Some(ranked)), Stream::TestChampion);
             record.set(&CHAMPION_REWARD, result.mean.reward);
             record.set(&CHAMPION_COST, result.mean.cost);
             record.set(&CHAMPION_SAMPLED_REWARD, result.sampled.reward);
             record.set(&CHAMPION_SAMPLED_COST, result.sampled.cost);
         }
         let due = last || steps >= self.progress.retested_at + context.config.test.retest_every;
+        if last && !self.candidates.contains(&learner) {
+            self.candidates.push(learner); // should all others fail
+        }
         let new_best = due && self.retest(context);
         record.set(&NEW_BEST, new_best);
         if let Some(Best { result, .. }) = &self.best {
@@ -107,42 +117,59 @@ impl Judge {
         };
         let constraints = &context.spec.constraints;
         let result = TestResult::new(context.env_steps, mean, sampled, constraints);
-        Best::keep(&mut self.candidate, actor, result.clone());
+        let place = self.candidates.partition_point(|one| !result.is_better_than(&one.result));
+        if place < CANDIDATES {
+            self.candidates.insert(place, Best { actor: actor.clone(), result: result.clone() });
+            self.candidates.truncate(CANDIDATES);
+        }
         result
     }
 
-    /// Tests the candidate again if it seems better than the best; returns whether it is.
+    /// Tests candidates again that seem better than the best, until one of them is feasible; returns
+    /// whether there is a new best.
     fn retest(&mut self, context: &mut Context) -> bool {
         self.progress.retested_at = context.env_steps;
-        let Some(Best { actor, result }) = self.candidate.take() else { return false };
-        if self.best.as_ref().is_some_and(|best| !result.is_better_than(&best.result)) {
-            return false;
+        let mut new = false;
+        for Best { actor, result } in std::mem::take(&mut self.candidates) {
+            if self.best.as_ref().is_some_and(|best| !result.is_better_than(&best.result)) {
+                continue;
+            }
+            let episodes = context.config.test.retest_episodes;
+            let mut face = |choice| outcome(context, &actor, episodes, Stream::Retest, choice);
+            let (mean, sampled) = (face(Choice::Mean), face(Choice::Sample));
+            let constraints = &context.spec.constraints;
+            let result = TestResult::new(result.env_steps, mean, sampled, constraints);
+            let feasible = result.is_feasible();
+            new |= Best::keep(&mut self.best, &actor, result);
+            if feasible {
+                break;
+            }
         }
-        let episodes = context.config.test.retest_episodes;
-        let mut face = |choice| outcome(context, &actor, episodes, Stream::Retest, choice);
-        let (mean, sampled) = (face(Choice::Mean), face(Choice::Sample));
-        let constraints = &context.spec.constraints;
-        let result = TestResult::new(result.env_steps, mean, sampled, constraints);
-        Best::keep(&mut self.best, &actor, result)
+        new
     }
 
     /// Walks everything that lasts; `actor` is a network like those it keeps.
     pub fn walk(&mut self, walk: &mut Walk, actor: &Mlp) -> Result<(), StateError> {
-        let result = |kept: &Option<Best>| kept.as_ref().map(|best| best.result.clone());
-        self.progress.candidate = result(&self.candidate);
-        self.progress.best = result(&self.best);
-        let stored = walk.peek("judge", self.progress.clone())?;
-        walk.plain("judge", &mut self.progress)?;
-        for (name, kept, stored, own) in [
-            ("candidate", &mut self.candidate, stored.candidate, &self.progress.candidate),
-            ("best", &mut self.best, stored.best, &self.progress.best),
-        ] {
-            // In place of the one there, or of a copy where there is none yet.
-            let mut net = kept.take().map_or_else(|| actor.clone(), |best| best.actor);
-            let walked = stored.map_or(Ok(()), |_| walk.net(name, &mut net));
-            *kept = own.clone().map(|result| Best { actor: net, result });
-            walked?;
+        self.progress.candidates = self.candidates.iter().map(|one| one.result.clone()).collect();
+        self.progress.best = self.best.as_ref().map(|best| best.result.clone());
+        walk.fitting("judge", &mut self.progress, "at most three candidates", |stored, _| {
+            stored.candidates.len() <= CANDIDATES
+        })?;
+        let Progress { candidates, best, .. } = walk.peek("judge", self.progress.clone())?;
+        // In place of those there, or of copies where there are none yet.
+        let mut nets: Vec<Mlp> = self.candidates.iter().map(|one| one.actor.clone()).collect();
+        nets.resize(nets.len().max(candidates.len()), actor.clone());
+        let mut net = self.best.as_ref().map_or_else(|| actor.clone(), |best| best.actor.clone());
+        for (i, net) in nets.iter_mut().enumerate().take(candidates.len()) {
+            walk.net(&format!("candidate{i}"), net)?;
         }
+        if best.is_some() {
+            walk.net("best", &mut net)?;
+        }
+        let kept = self.progress.candidates.iter().zip(nets);
+        self.candidates =
+            kept.map(|(result, actor)| Best { actor, result: result.clone() }).collect();
+        self.best = self.progress.best.clone().map(|result| Best { actor: net, result });
         Ok(())
     }
 }

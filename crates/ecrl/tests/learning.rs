@@ -166,7 +166,6 @@ fn ppo_lag_keeps_the_constraint_with_a_multiplier_that_finds_its_level() {
     }
 }
 
-/// A run cut short, for tests that do not need to learn.
 /// A task that can be left: every step costs 0.5 + a₀/4, and a₁ above 0.5 ends the episode.
 struct Mortal {
     spec: EnvSpec,
@@ -225,6 +224,7 @@ fn a_constraint_on_a_mean_is_not_kept_by_ending_early() {
     }
 }
 
+/// A run cut short, for tests that do not need to learn.
 fn short(algorithm: &str) -> Config {
     let values: &[&str] = match algorithm {
         "ipo" => &[ON_POLICY],

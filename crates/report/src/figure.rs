@@ -12,8 +12,8 @@ use crate::runs::Face;
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888"];
 const DASHES: [&str; 3] = ["", "9 3", "9 3 3 3"];
-/// Of what is done with sampled actions.
-pub const DOTTED: &str = "1.5 2.5";
+/// Of what is done with sampled actions, in the same order.
+const DOTTED: [&str; 3] = ["1.5 2.5", "1.5 2.5 1.5 6", "1.5 6"];
 
 /// How an algorithm is drawn, everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,12 @@ pub struct Style {
 }
 
 impl Style {
+    /// The same for what is done with sampled actions.
+    pub fn dotted(self) -> Self {
+        let place = DASHES.iter().position(|dash| *dash == self.dash).unwrap_or(0);
+        Self { dash: DOTTED[place], ..self }
+    }
+
     /// A piece of its line, for a legend in a page.
     pub fn key(&self) -> String {
         let Self { colour, dash } = self;
@@ -179,7 +185,7 @@ pub fn panel(panel: &Panel, styles: &BTreeMap<String, Style>, title: &str) -> (F
         // Where both faces are drawn, the one is dotted.
         let both = panel.series.iter().any(|series| series.face == Face::Mean);
         let (style, sampled) = (styles[&series.label], both && series.face == Face::Sampled);
-        let style = &if sampled { Style { dash: DOTTED, ..style } } else { style };
+        let style = &if sampled { style.dotted() } else { style };
         let _ = write!(
             svg,
             r#"<g class="series" data-algorithm="{}" data-face="{}">"#,
@@ -211,7 +217,8 @@ pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>, note: &str) -> 
         }
     }
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
-    let width = 330.0 * columns.len() as f64;
+    // The note needs some room.
+    let width = (330.0 * columns.len() as f64).max(760.0);
     let longest = styles.keys().map(|label| label.chars().count()).max().unwrap_or(0);
     let slot = 56.0 + 6.5 * longest as f64;
     let per_row = ((width / slot) as usize).max(1);

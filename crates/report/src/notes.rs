@@ -62,8 +62,8 @@ pub fn notes(
     match finished.filter(|run| run.best().is_none()).count() {
         0 => {}
         n => notes.push(format!(
-            "{n} of the runs are of an earlier version, which did not test its best policy again: it is \
-             left out of the table."
+            "{n} of the runs are of an earlier version, which did not test its best policy again: their \
+             best policies are not in the table."
         )),
     }
     let mut panels: Vec<&Run> = runs.iter().collect();

@@ -79,9 +79,11 @@ fn controls(report: &Report, styles: &BTreeMap<String, Style>) -> String {
         let _ = write!(html, "<option value=\"{task}\">{task}</option>");
     }
     html += "</select></label>";
-    for (face, text, dash) in [("mean", "mean action", ""), ("sampled", "sampled", figure::DOTTED)]
+    let solid = Style { colour: "currentColor", dash: "" };
+    for (face, text, style) in
+        [("mean", "mean action", solid), ("sampled", "sampled", solid.dotted())]
     {
-        let key = Style { colour: "currentColor", dash }.key();
+        let key = style.key();
         let _ = write!(
             html,
             "<label><input type=\"checkbox\" checked data-toggle-face=\"{face}\">{key}{text}</label>",

@@ -11,7 +11,7 @@ use std::path::Path;
 use runs::paper::Figure;
 
 use crate::claims::{self, End, Ends, Verdict};
-use crate::curves::{Panel, Series};
+use crate::curves::{self, Groups, Panel, Series};
 use crate::figure::{self, Style, escape, short};
 use crate::runs::{Face, Metric, Run, RunState, Subject};
 use crate::{Report, ReportError, put, stats};
@@ -34,6 +34,8 @@ pub struct Sheet {
     panels: [Vec<Panel>; 2],
     robots: Vec<Robot>,
     steps: Vec<u64>,
+    /// Runs with other constraints, which are left out.
+    others: usize,
 }
 
 /// A column of a figure.
@@ -55,30 +57,37 @@ impl Sheet {
         let label_of: BTreeMap<&str, &'static str> =
             labels.iter().map(String::as_str).zip(names.iter().copied()).collect();
         let named = |label: &str| label_of.get(label).copied();
-        let panels = SUBJECTS.map(|subject| panels(report, subject, &names, &named));
+        let line_up = |run: &&Run| named(&run.label).is_some();
+        let (runs, others): (Vec<&Run>, Vec<&Run>) = report
+            .runs
+            .iter()
+            .filter(line_up)
+            .partition(|run| run.config.constraints == ["mean(torque)<=0.4"]);
+        let mut groups: Groups = BTreeMap::new();
+        for run in &runs {
+            let task = groups.entry(&run.config.task).or_default();
+            task.entry(&run.label).or_default().push(run);
+        }
+        let drawn = curves::panels(&groups, report.band, &mut cmdp::rng([0; 4]));
+        let panels = SUBJECTS.map(|subject| panels(&drawn, subject, &names, &named));
         let robots = TASKS.map(|(task, name)| {
-            let own = |run: &&Run| run.panel == task && run.state == RunState::Finished;
-            let mut runs: BTreeMap<&'static str, Vec<&Run>> = BTreeMap::new();
-            for run in report.runs.iter().filter(own) {
+            let own = |run: &&&Run| run.config.task == task && run.state == RunState::Finished;
+            let mut of: BTreeMap<&'static str, Vec<&Run>> = BTreeMap::new();
+            for run in runs.iter().filter(own) {
                 if let Some(name) = named(&run.label) {
-                    runs.entry(name).or_default().push(run);
+                    of.entry(name).or_default().push(run);
                 }
             }
-            let ends = SUBJECTS.map(|subject| {
-                runs.iter().map(|(name, runs)| (*name, end(runs, subject))).collect()
-            });
+            let ends = SUBJECTS
+                .map(|subject| of.iter().map(|(name, runs)| (*name, end(runs, subject))).collect());
             let verdicts = [0, 1].map(|i| claims::judge(figure, task, &ends[i]));
             Robot { name, ends, verdicts }
         });
-        let mut steps: Vec<u64> = report
-            .runs
-            .iter()
-            .filter(|run| label_of.contains_key(run.label.as_str()))
-            .map(|run| run.config.steps)
-            .collect();
+        let mut steps: Vec<u64> = runs.iter().map(|run| run.config.steps).collect();
         steps.sort_unstable();
         steps.dedup();
-        Self { figure, names, panels, robots: robots.into(), steps }
+        let others = others.len();
+        Self { figure, names, panels, robots: robots.into(), steps, others }
     }
 
     /// How many of the paper's sentences the learners agree with, disagree with, and leave open.
@@ -120,6 +129,13 @@ impl Sheet {
                 notes,
                 "<p class=\"note\">These runs have {steps} steps, the paper's 1M: what they say of the \
                  paper is worth little.</p>"
+            );
+        }
+        if self.others > 0 {
+            let _ = write!(
+                notes,
+                "<p class=\"note\">{} runs with other constraints than torque \u{2264} 0.4 are left out.</p>",
+                self.others
             );
         }
         let mut robots = String::new();
@@ -204,7 +220,7 @@ impl Sheet {
 
 /// The panels of a figure, in its order: of the learner, or of the champion where there is one.
 fn panels(
-    report: &Report,
+    drawn: &[Panel],
     subject: Subject,
     names: &[&'static str],
     named: &dyn Fn(&str) -> Option<&'static str>,
@@ -212,7 +228,7 @@ fn panels(
     let mut panels = Vec::new();
     for (task, name) in TASKS {
         let own = |champion: bool| {
-            let own = report.panels.iter().filter(move |panel| panel.task == task);
+            let own = drawn.iter().filter(move |panel| panel.task == task);
             own.filter(move |panel| panel.champion == champion)
         };
         for (i, panel) in own(false).enumerate() {

@@ -155,7 +155,7 @@ impl Variant for Barrier {
 
     fn observe(&mut self, ended: &[Episode]) {
         if ended.is_empty() {
-            // The same values, of a policy that has not moved since.
+            // The same values must do; the policy has not moved since it played.
             self.limits.iter_mut().flatten().for_each(|limit| limit.moved = 0.0);
             return;
         }

@@ -53,7 +53,8 @@ pub struct TestConfig {
     /// Environment steps after which the next generation is tested; 0 tests every one.
     pub every: u64,
     /// Whether sampled actions are tested in episodes of their own, as in the authors' code; otherwise
-    /// training episodes tell of them: the learner's own, and the one that the champion was ranked by.
+    /// training episodes tell of them until the end of the run: the learner's own, and the one that the
+    /// champion was ranked by.
     pub sample: bool,
     /// Environment steps after which the best that was tested since is tested again, on fresh starts
     /// and with both faces, to become the best of the run; the end of the run does so, too.

@@ -54,8 +54,8 @@ pub static SAMPLED_REWARD: Metric<f64> = Metric::new(
     "sampled_reward",
     "sampled/reward",
     "return",
-    "Mean return of the learner with sampled actions: of its last training episodes that ended, or with \
-     test.sample of test episodes of their own",
+    "Mean return of the learner with sampled actions: of its last training episodes that ended; at the \
+     end of a run, with test.sample or where none has ended yet, of test episodes of their own",
 );
 /// Its mean J_C with sampled actions.
 pub static SAMPLED_COST: Metric<Vec<f64>> = Metric::new(
@@ -87,8 +87,8 @@ pub static CHAMPION_SAMPLED_REWARD: Metric<f64> = Metric::new(
     "champion_sampled_reward",
     "champion_sampled/reward",
     "return",
-    "Return of the champion with sampled actions: of the episode it was ranked by, or with test.sample \
-     the mean of test episodes of their own",
+    "Return of the champion with sampled actions: of the episode it was ranked by; at the end of a \
+     run or with test.sample, the mean of test episodes of their own",
 );
 /// Its J_C with sampled actions.
 pub static CHAMPION_SAMPLED_COST: Metric<Vec<f64>> = Metric::new(

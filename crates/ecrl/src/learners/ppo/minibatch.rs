@@ -176,7 +176,7 @@ pub(super) fn log_density(draw: &[f32], mean: &[f32], log_sigma: &[f32]) -> f32 
     each.sum()
 }
 
-/// The critic's loss and its gradient, for targets of (value before the first epoch, return).
+/// The critic's loss and its gradient, for targets of (value when advantages were estimated, return).
 pub(super) fn value_loss(
     values: &[f32],
     targets: impl ExactSizeIterator<Item = (f32, f32)>,
