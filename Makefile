@@ -45,8 +45,9 @@ fuzz: setup
 browser: setup
 	@command -v chromedriver >/dev/null || { echo "error: chromedriver is missing: apt-get install chromium chromium-driver" >&2; exit 1; }
 	cd '$(root)' && python3 -m venv target/browser && target/browser/bin/pip install --quiet selenium
-	cd '$(root)' && ./ecrl paper --seeds 1 --steps 7000 --out target/browser/runs --set learning_starts=6000 \
-	  --set 'hidden=[16]' --set batch=32 --set population=4 --set learner.episodes=1 --set epochs=2 --set retest_episodes=2
+	cd '$(root)' && rm -rf target/browser/runs && ./ecrl paper --seeds 1 --steps 7000 --out target/browser/runs \
+	  --set learning_starts=900000 --set 'hidden=[16]' --set population=3 --set learner.episodes=1 --set epochs=2 \
+	  --set retest_episodes=2
 	cd '$(root)' && for task in ant half-cheetah walker2d hopper swimmer; do \
 	  ./ecrl train $$task --algo ppo --steps 4096 --quiet --force --out target/browser/$$task && \
 	  ./ecrl play target/browser/$$task --html target/browser/$$task.html || exit 1; done

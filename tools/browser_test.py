@@ -137,7 +137,7 @@ def sheet(page):
             shot(driver, f"{page.stem}-{width}-{'dark' if dark else 'light'}")
             overflow = driver.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
             assert overflow <= 0, f"{page.stem}: {overflow} pixels too wide"
-            assert len(driver.find_elements(By.CSS_SELECTOR, ".figure .threshold")) == 5
+            assert len(driver.find_elements(By.CSS_SELECTOR, ".figure .threshold")) == 10
             verdicts = [e.text for e in driver.find_elements(By.CSS_SELECTOR, ".claims td:last-child")]
             assert verdicts and all(v.startswith(("agree", "disagree", "cannot tell")) for v in verdicts), verdicts
             quiet(driver)
