@@ -50,12 +50,17 @@ fn metadata(policy: &Policy) -> Vec<(&'static str, String)> {
         ("env_steps", about.env_steps.to_string()),
         ("constraints", about.constraints.join(", ")),
     ];
-    if let Some(reward) = about.reward {
-        all.push(("reward", reward.to_string()));
-    }
-    if let Some(cost) = &about.cost {
-        let values: Vec<String> = cost.iter().map(f64::to_string).collect();
-        all.push(("J_C", values.join(", ")));
+    for (reward, cost, names) in [
+        (about.reward, &about.cost, ["reward", "J_C"]),
+        (about.sampled_reward, &about.sampled_cost, ["sampled_reward", "sampled_J_C"]),
+    ] {
+        if let Some(reward) = reward {
+            all.push((names[0], reward.to_string()));
+        }
+        if let Some(cost) = cost {
+            let values: Vec<String> = cost.iter().map(f64::to_string).collect();
+            all.push((names[1], values.join(", ")));
+        }
     }
     all
 }
