@@ -67,7 +67,8 @@ struct Print;
 impl Observer for Print {
     fn generation(&mut self, record: &Record, _: &Trainer) {
         if let (Some(steps), Some(reward)) = (record.get(&ENV_STEPS), record.get(&LEARNER_REWARD)) {
-            println!("{steps:>6} steps  reward {reward:6.1}  {:?}", record.get(&LEARNER_COST));
+            let cost = record.get(&LEARNER_COST);
+            println!("{steps:>6} steps  mean action: reward {reward:6.1}  {cost:?}");
         }
     }
 }

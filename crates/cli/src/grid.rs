@@ -90,11 +90,17 @@ pub fn grid(args: GridArgs, output: &mut impl Write) -> Result<(), Failure> {
         Path::new("experiments").join(path.file_stem().unwrap_or(path.as_os_str()))
     });
     let ran = run(grid, &args.part, &out, output);
-    if ran.is_ok() {
+    if !wants_to_be_gone(&ran) {
         let (out, program) = (out.display(), program());
-        writeln!(output, "next:\n  {program} report {out}    curves, table, statistics")?;
+        // Nobody may read any more: that is no failure.
+        let _ = writeln!(output, "next:\n  {program} report {out}    curves, table, statistics");
     }
     ran
+}
+
+/// Whether the user has stopped it, or it could not begin; a run that failed leaves others to look at.
+fn wants_to_be_gone(ran: &Result<(), Failure>) -> bool {
+    ran.as_ref().is_err_and(|failure| failure.code != Failure::run("").code)
 }
 
 pub fn paper(args: PaperArgs, output: &mut impl Write) -> Result<(), Failure> {
@@ -114,8 +120,7 @@ pub fn paper(args: PaperArgs, output: &mut impl Write) -> Result<(), Failure> {
         set: Vec::new(),
     };
     let ran = run(grid.clone(), &args.part, &args.out, output);
-    // What has come of it is drawn, unless the user wants to be gone.
-    if ran.as_ref().is_err_and(|failure| failure.code != Failure::run("").code) {
+    if wants_to_be_gone(&ran) {
         return ran;
     }
     let sheets = sheets(grid, &args, &figures, output);

@@ -64,7 +64,7 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
             video.as_mut().map_or(Ok(()), |video| video.step(robot, episode))
         })?;
         let told = format!(
-            "reward {:.1} in {} steps, {}",
+            "reward {:.1} in {} steps with its mean action, {}",
             result.reward(),
             result.steps(),
             if result.is_feasible() { "every constraint kept" } else { "a constraint broken" }

@@ -7,8 +7,6 @@ use cmdp::Constraint;
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
-use crate::collect::episodes::{mean, mean_costs};
-
 /// How one face of a policy did, on the mean over some episodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -16,16 +14,6 @@ pub struct Outcome {
     pub reward: f64,
     /// J_C of every constraint.
     pub cost: Vec<f64>,
-}
-
-impl Outcome {
-    /// Of episodes given by their return and their values J_C; `None` where there are none.
-    pub fn of(rewards: &[f64], values: &[Vec<f64>], constraints: usize) -> Option<Self> {
-        (!rewards.is_empty()).then(|| Self {
-            reward: mean(rewards.iter().copied()),
-            cost: mean_costs(values, constraints),
-        })
-    }
 }
 
 /// How a policy did when it was tested.

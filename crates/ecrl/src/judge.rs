@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Champion;
 use crate::best::{Best, Outcome, TestResult};
-use crate::collect::episodes::{Choice, constraint_values};
+use crate::collect::episodes::{Choice, constraint_values, mean, mean_costs};
 use crate::context::{Context, Stream};
 use crate::metrics::{
     BEST_COST, BEST_FEASIBLE, BEST_REWARD, BEST_SAMPLED_COST, BEST_SAMPLED_REWARD, CHAMPION_COST,
@@ -183,7 +183,8 @@ fn outcome(
     choice: Choice,
 ) -> Outcome {
     let played = context.play_several(actor, episodes, stream, choice);
-    let rewards: Vec<f64> = played.iter().map(|rollout| rollout.episode.reward()).collect();
-    let constraints = context.spec.constraints.len();
-    Outcome::of(&rewards, &constraint_values(&played), constraints).expect("at least one episode")
+    Outcome {
+        reward: mean(played.iter().map(|rollout| rollout.episode.reward())),
+        cost: mean_costs(&constraint_values(&played), context.spec.constraints.len()),
+    }
 }

@@ -51,7 +51,7 @@ impl Verdict {
 }
 
 /// The threshold of the paper's only constraint.
-const EPSILON: f64 = 0.4;
+pub const EPSILON: f64 = 0.4;
 
 type Check = fn(&Ends) -> Option<bool>;
 

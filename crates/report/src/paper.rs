@@ -192,7 +192,7 @@ impl Sheet {
             "<div class=\"scroll\"><table><tr><th>agent</th><th></th><th>reward</th><th>J_C</th>\
              <th>J_C, mean action</th><th>champion\u{2019}s reward</th><th>J_C</th><th>seeds</th></tr>",
         );
-        let class = |cost: f64| if cost <= 0.4 { "kept" } else { "broken" };
+        let class = |cost: f64| if cost <= claims::EPSILON { "kept" } else { "broken" };
         for name in &self.names {
             let (Some(end), Some(champion)) = (learners.get(name), champions.get(name)) else {
                 continue;

@@ -61,7 +61,10 @@ pub fn record<V: Visual, E>(
     };
     let about = &policy.about;
     let mut playback = Playback {
-        title: format!("{} on {}, after {} steps", about.algorithm, about.task, about.env_steps),
+        title: format!(
+            "{} on {}, after {} steps, with its mean action",
+            about.algorithm, about.task, about.env_steps
+        ),
         shapes: env.shapes(),
         seconds: env.seconds_per_step(),
         rewards: Vec::new(),
