@@ -30,7 +30,7 @@ pub struct EvalArgs {
     #[arg(long, value_enum, default_value = "best")]
     policy: Which,
     /// Episodes
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     episodes: u32,
     /// The seed of the start states
     #[arg(long, default_value_t = 0)]

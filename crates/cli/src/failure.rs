@@ -102,7 +102,7 @@ impl From<RobotError> for Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
-            RunError::Io { .. } => Self::run(error),
+            RunError::Io { .. } | RunError::Gone(_) => Self::run(error),
             _ => Self::input(error),
         }
     }

@@ -6,6 +6,7 @@ mod eval;
 mod export;
 mod failure;
 mod grid;
+mod memory;
 mod play;
 mod progress;
 mod report;
@@ -24,6 +25,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use failure::Failure;
+
+#[global_allocator]
+static MEMORY: memory::Told = memory::Told;
 
 /// Trains robot policies that earn reward and keep their constraints.
 #[derive(Parser)]
@@ -106,7 +110,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { message, code }) => {
             if !message.is_empty() {
-                eprintln!("error: {message}");
+                // Nobody may read any more: the exit code still tells.
+                let _ = writeln!(io::stderr(), "error: {}", text::printable(&message));
             }
             ExitCode::from(code)
         }

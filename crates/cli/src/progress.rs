@@ -76,10 +76,14 @@ impl<'a, W: Write + Send> Progress<'a, W> {
     }
 
     /// Says how it went; `early` where it did not come to its end.
-    pub fn finish(&mut self, run: &Run, early: bool) {
+    pub fn finish(&mut self, run: &mut Run, early: bool) {
         self.bar.finish_and_clear();
         if !self.quiet {
-            let told = self.summary(run, early);
+            let gone = run.is_gone();
+            let told = self.summary(run, early).and_then(|()| match gone {
+                true => Ok(()),
+                false => self.advice(run, early),
+            });
             let _ = told.and_then(|()| self.output.flush());
         }
     }
@@ -128,9 +132,22 @@ impl<'a, W: Write + Send> Progress<'a, W> {
                 writeln!(o, "  best   none yet: it is chosen every {every} steps and at the end")?;
             }
         }
+        Ok(())
+    }
+
+    /// Where all is, and what can be done with it.
+    fn advice(&mut self, run: &Run, early: bool) -> io::Result<()> {
+        let trainer = run.trainer();
+        let (config, total) = (trainer.config(), trainer.times().total);
         let path = run.path().display();
-        let megabytes = run.checkpoint_bytes() as f64 / 1e6;
-        writeln!(o, "  saved  {path}, checkpoint {megabytes:.1} MB")?;
+        let o = &mut *self.output;
+        let checkpoint = run.checkpoint_bytes().map(|bytes| bytes as f64 / 1e6);
+        let checkpoint =
+            checkpoint.map_or("no checkpoint".into(), |mb| format!("checkpoint {mb:.1} MB"));
+        match run.policy_is_saved() {
+            true => writeln!(o, "  saved  {path}, {checkpoint}")?,
+            false => writeln!(o, "  saved  {path}: {checkpoint}, but not the last policy")?,
+        }
         writeln!(o, "next:")?;
         let program = program();
         if early {

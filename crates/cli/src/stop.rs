@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
-/// Ctrl-C and SIGTERM: the first asks the run to end well, the second ends it.
+/// Ctrl-C, SIGTERM and a terminal that was closed: the first asks the run to end well, the second ends it.
 #[derive(Clone)]
 pub struct Stop {
     asked: Arc<AtomicBool>,
@@ -18,7 +18,11 @@ pub struct Stop {
 impl Stop {
     pub fn install() -> Result<Self, Failure> {
         let stop = Self { asked: Arc::default(), signal: Arc::default() };
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // Under nohup a closed terminal is nothing to care about.
+            if signal == SIGHUP && is_ignored(signal) {
+                continue;
+            }
             let register = || -> io::Result<()> {
                 use signal_hook::flag;
                 // In this order: the second signal finds the flag that the first one set.
@@ -39,4 +43,13 @@ impl Stop {
     pub fn signal(&self) -> Option<i32> {
         Some(self.signal.load(Ordering::Relaxed) as i32).filter(|&signal| signal != 0)
     }
+}
+
+/// Whether whoever started this process has it ignore a signal.
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all zeros is a valid value of this plain struct, which is only written to.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: with no new action, the present one is written to where it may be.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
 }

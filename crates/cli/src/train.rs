@@ -125,7 +125,7 @@ fn drive(
 ) -> Result<(), Failure> {
     let mut progress = Progress::new(&run, args.quiet, stop.clone(), output);
     let trained = run.train(&mut progress);
-    progress.finish(&run, stop.asked() || trained.is_err());
+    progress.finish(&mut run, stop.asked() || trained.is_err());
     trained?;
     stop.signal().map_or(Ok(()), |signal| Err(Failure::stopped(signal)))
 }

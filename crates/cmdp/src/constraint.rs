@@ -130,6 +130,9 @@ impl Constraint {
     }
 }
 
+/// The largest threshold: of a larger one, neither f32 nor a square could be told from infinity.
+const MOST: f64 = 1e30;
+
 /// The parts of a constraint's text.
 struct Parts<'a> {
     text: &'a str,
@@ -164,10 +167,10 @@ impl<'a> Parts<'a> {
                 known.ok_or_else(|| unknown(given))?
             }
         };
-        let threshold =
-            threshold.parse().ok().filter(|t: &f64| t.is_finite()).ok_or_else(|| {
-                ConstraintError::Threshold { text: text.into(), given: threshold.into() }
-            })?;
+        let fits = |t: &f64| t.abs() <= MOST;
+        let threshold = threshold.parse().ok().filter(fits).ok_or_else(|| {
+            ConstraintError::Threshold { text: text.into(), given: threshold.into() }
+        })?;
         Ok(Constraint { name: name.into(), aggregate, threshold })
     }
 }
@@ -228,7 +231,7 @@ pub enum ConstraintError {
         given: String,
     },
     /// The threshold is not a number.
-    #[error("constraint '{text}': expected a finite number after '<=', got '{given}'")]
+    #[error("constraint '{text}': expected a number from -1e30 to 1e30 after '<=', got '{given}'")]
     Threshold {
         /// The text given.
         text: String,
@@ -287,7 +290,7 @@ mod tests {
             ("torqe<=1", "did you mean 'torque'?"),
             ("xyz<=1", "expected one of: torque, velocity"),
             ("max(torque)<=1", "expected mean or sum"),
-            ("torque<=", "expected a finite number after '<=', got ''"),
+            ("torque<=", "expected a number from -1e30 to 1e30 after '<=', got ''"),
             ("torque<=nan", "got 'nan'"),
             ("torque<=inf", "got 'inf'"),
             ("torque<=0.4<=0.5", "got '0.4<=0.5'"),

@@ -225,6 +225,21 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Refuses what is stored under a name unless it holds.
+    pub fn verify<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        expected: &'static str,
+        holds: impl Fn(&T) -> bool,
+    ) -> Result<(), StateError> {
+        match self.stored(name)? {
+            Some(stored) if !holds(&stored) => {
+                Err(StateError::Misfit { name: name.into(), expected })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What a value will be after the walk, where others must have a length that follows from it.
     pub fn peek<T: DeserializeOwned>(&self, name: &str, value: T) -> Result<T, StateError> {
         match &self.purpose {

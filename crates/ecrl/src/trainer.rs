@@ -40,7 +40,7 @@ pub enum TrainError {
     /// Threads cannot be had.
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
-    /// A number is not finite any more.
+    /// A number is not finite any more: of a tensor, or any other value.
     #[error("update {step}: {tensor} is not finite any more; kept the last policy that was")]
     NotFinite {
         /// The update in which it was seen.
@@ -49,6 +49,10 @@ pub enum TrainError {
         tensor: String,
     },
 }
+
+/// Steps of a run, and updates for each of them, at the very most.
+const MOST_STEPS: u64 = 2 * crate::config::MOST_STEPS;
+const MOST_UPDATES: u64 = 10_000;
 
 /// A generation that has been played and is being learnt from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -261,6 +265,15 @@ impl Trainer {
             // More steps may be asked for; everything else must be as it was.
             stored.is_ok_and(|stored| Config { steps: config.steps, ..stored } == *config)
         })?;
+        walk.verify("run", "counters of a run", |stored: &Counters| {
+            let within = |p: &Pending| {
+                // No algorithm asks for so many updates that it would never end.
+                p.steps <= stored.env_steps
+                    && p.done <= p.updates
+                    && p.updates <= stored.env_steps.saturating_mul(MOST_UPDATES)
+            };
+            stored.env_steps <= MOST_STEPS && stored.pending.as_ref().is_none_or(within)
+        })?;
         walk.net("last_good", &mut self.last_good)?;
         self.judge.walk(walk, &self.last_good)?;
         self.algorithm.walk(walk)?;
@@ -291,10 +304,7 @@ impl Trainer {
     fn refuse_not_finite(&mut self) -> Result<(), TrainError> {
         match Walk::find_not_finite(|walk| self.algorithm.walk(walk)) {
             None => Ok(()),
-            Some(tensor) => {
-                self.broken = true;
-                Err(TrainError::NotFinite { step: self.context.grad_steps, tensor })
-            }
+            Some(tensor) => Err(self.not_finite(tensor)),
         }
     }
 
@@ -362,7 +372,17 @@ impl Trainer {
         record.set(&SECONDS, total);
         record.set(&SECONDS_UPDATES, updates);
         record.set(&SECONDS_PHYSICS, physics);
+        // A multiplier that grew out of bounds, say: nothing that is written down may be infinite.
+        self.refuse_not_finite()?;
+        if let Some(name) = record.find_not_finite() {
+            return Err(self.not_finite(name));
+        }
         Ok(Some(record))
+    }
+
+    fn not_finite(&mut self, tensor: impl Into<String>) -> TrainError {
+        self.broken = true;
+        TrainError::NotFinite { step: self.context.grad_steps, tensor: tensor.into() }
     }
 
     /// Ends the run where an environment has brought a number that is not finite.
@@ -390,14 +410,12 @@ impl Trainer {
             self.context.grad_steps += 1;
             pending.done += 1;
             // A loss shows most troubles at once; a weight behind a ReLU may not reach it.
-            let finite = figures.iter().all(|(_, figure)| figure.is_finite());
-            if !finite || pending.done == pending.updates {
+            let broken = figures.iter().find(|(_, figure)| !figure.is_finite());
+            if broken.is_some() || pending.done == pending.updates {
                 self.refuse_not_finite()?;
             }
-            if !finite {
-                self.broken = true;
-                let (step, tensor) = (self.context.grad_steps, "a loss".into());
-                return Err(TrainError::NotFinite { step, tensor });
+            if let Some((metric, _)) = broken {
+                return Err(self.not_finite(metric.about.name));
             }
             pending.figures.add(&figures);
             let share = pending.done as f64 / pending.updates as f64;

@@ -325,6 +325,11 @@ pub fn png(svg: &str) -> Result<Vec<u8>, String> {
 pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     let rough = (high - low) / count as f64;
     let power = 10f64.powf(rough.log10().floor());
+    // Numbers so near to each other, or so far apart, that nothing round lies between them.
+    let smallest = 1e-12 * low.abs().max(high.abs());
+    if !(power.is_normal() && rough.is_finite() && rough > smallest) {
+        return [low, high].into_iter().filter(|x| x.is_finite()).collect();
+    }
     let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough);
     let step = step.unwrap_or(10.0 * power);
     let first = (low / step).ceil() as i64;

@@ -13,11 +13,12 @@
 //!                      or while there is none, the least violation
 //! ```
 //!
-//! Files other than the two logs appear whole or not at all: they are written under another name,
-//! flushed to disk and renamed.
+//! Files other than the logs appear whole or not at all: they are written under another name, flushed to
+//! disk and renamed. What the run has not written itself is neither changed nor removed, and links are
+//! not followed.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use cmdp::Constraint;
@@ -26,16 +27,16 @@ use ecrl::metrics::{ENV_STEPS, Record};
 use ecrl::population::census::Census;
 
 use crate::checkpoint;
-use crate::files::{append, open_log, write_whole};
+use crate::files::{self, Log, write_whole};
 use crate::lock::Lock;
 use crate::policy::Policy;
 use crate::provenance::{self, Provenance};
+use crate::read;
 use crate::tensorboard::{self, EventFile};
 
 pub(crate) const CONFIG: &str = "config.toml";
 pub(crate) const METRICS: &str = "metrics.jsonl";
 pub(crate) const POPULATION: &str = "population.jsonl";
-const EVENTS: &str = "events.out.tfevents.";
 /// The learner's policy at the end.
 pub const POLICY: &str = "policy.safetensors";
 /// Why an experiment's run failed, while it has not been tried again.
@@ -48,12 +49,12 @@ pub const BEST: &str = "best.safetensors";
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
-    metrics: File,
+    metrics: Log,
     /// Made with the first population.
-    population: Option<File>,
+    population: Option<Log>,
     events: EventFile,
     events_name: String,
-    _lock: Lock,
+    lock: Lock,
     constraints: Vec<Constraint>,
 }
 
@@ -63,6 +64,39 @@ pub enum RunError {
     /// A run is there already.
     #[error("{path} holds a run already: choose another --out, or --force to replace it", path = .0.display())]
     Exists(PathBuf),
+    /// Files with names of a run's are there, and no run.
+    #[error(
+        "{path} holds {name}, and is not a run: choose another --out, or move that away",
+        path = path.display()
+    )]
+    NotARun {
+        /// The folder.
+        path: PathBuf,
+        /// One of the files.
+        name: String,
+    },
+    /// Something that a run would write to is not its own.
+    #[error("{path} is not a run's own: move it away, or choose another --out", path = .0.display())]
+    NotOurs(PathBuf),
+    /// The folder was removed, or another is in its place.
+    #[error(
+        "{path} was removed while the run was going, or another is in its place: nothing more was written",
+        path = .0.display()
+    )]
+    Gone(PathBuf),
+    /// Fewer steps are asked for than were taken.
+    #[error(
+        "{path} has taken {taken} steps already; expected --steps above that, or none to leave it at {steps}",
+        path = path.display()
+    )]
+    Taken {
+        /// The folder.
+        path: PathBuf,
+        /// The steps taken.
+        taken: u64,
+        /// The steps that its configuration asks for.
+        steps: u64,
+    },
     /// Not a folder.
     #[error("{path} is a file; expected a folder for the run", path = .0.display())]
     NoFolder(PathBuf),
@@ -145,16 +179,18 @@ impl RunDir {
             return Err(RunError::NoFolder(path.to_owned()));
         }
         fs::create_dir_all(path).map_err(io)?;
-        if !own_files(path).map_err(io)?.is_empty() && !force {
-            return Err(RunError::Exists(path.to_owned()));
+        if let Some(name) = own_files(path)?.into_iter().next() {
+            match (read::is_run(path), force) {
+                (false, _) => return Err(RunError::NotARun { path: path.to_owned(), name }),
+                (true, false) => return Err(RunError::Exists(path.to_owned())),
+                (true, true) => {}
+            }
         }
         let lock = Lock::take(path)?;
-        clear(path).map_err(io)?;
+        clear(path)?;
         // The configuration first: with it, even a run killed right here can be resumed.
-        let file = path.join(CONFIG);
-        write_whole(&file, config.to_toml().as_bytes())
-            .map_err(|error| RunError::Io { path: file, error })
-            .and_then(|()| Self::open(path, constraints, &[], lock))
+        write_config(path, config)
+            .and_then(|()| Self::open(path, constraints, &[], lock, || Ok(())))
             .inspect_err(|_| {
                 // What was begun must not look like a run.
                 let _ = clear(path);
@@ -164,70 +200,91 @@ impl RunDir {
     /// Goes on with a run whose logs had these lengths, by file name; what was added since is cut.
     pub fn resume(
         path: &Path,
+        config: &Config,
         constraints: &[Constraint],
-        logs: &[(String, u64)],
+        logs: &[LogState],
         lock: Lock,
     ) -> Result<Self, RunError> {
-        Self::open(path, constraints, logs, lock)
+        Self::open(path, constraints, logs, lock, || write_config(path, config))
     }
 
+    /// Nothing is cut before `last` is done: a folder that cannot be written to keeps its logs.
     fn open(
         path: &Path,
         constraints: &[Constraint],
-        logs: &[(String, u64)],
+        logs: &[LogState],
         lock: Lock,
+        last: impl FnOnce() -> Result<(), RunError>,
     ) -> Result<Self, RunError> {
-        let _ = fs::remove_file(path.join(FAILURE));
-        let length = |name: &str| logs.iter().find(|log| log.0 == name).map_or(0, |log| log.1);
-        let log = |name: &str| open_log(&path.join(name), length(name));
-        let events = logs.iter().map(|log| &log.0).find(|name| name.starts_with(EVENTS));
+        let length =
+            |name: &str| logs.iter().find(|log| log.name == name).map_or(0, |log| log.bytes);
+        let log = |name: &str| Log::open(&path.join(name), length(name));
+        let events = logs.iter().map(|log| &log.name).find(|name| EventFile::is_name(name));
         let events_name = events.cloned().unwrap_or_else(EventFile::name);
+        let population = path.join(POPULATION).exists().then(|| log(POPULATION)).transpose()?;
+        let (metrics, events) = (log(METRICS)?, log(&events_name)?);
+        last()?;
+        let cut = [Some(&metrics), Some(&events), population.as_ref()];
+        cut.into_iter()
+            .flatten()
+            .try_for_each(Log::cut)
+            .map_err(|error| RunError::Io { path: path.to_owned(), error })?;
+        let _ = fs::remove_file(path.join(FAILURE));
         // Events of an attempt that never came to a checkpoint.
-        for file in own_files(path).unwrap_or_default() {
-            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with(EVENTS) && name != events_name {
-                let _ = fs::remove_file(file);
+        for name in own_files(path)? {
+            if EventFile::is_name(&name) && name != events_name {
+                let _ = fs::remove_file(path.join(name));
             }
         }
-        let population = path.join(POPULATION).exists().then(|| log(POPULATION)).transpose()?;
         Ok(Self {
             path: path.to_owned(),
-            metrics: log(METRICS)?,
+            metrics,
             population,
-            events: EventFile::new(log(&events_name)?)
+            events: EventFile::new(events)
                 .map_err(|error| RunError::Io { path: path.join(&events_name), error })?,
             events_name,
-            _lock: lock,
+            lock,
             constraints: constraints.to_vec(),
         })
+    }
+
+    /// Sees that the folder is still there; returns where it is if it was moved since.
+    pub fn follow(&mut self) -> Result<Option<&Path>, RunError> {
+        let home = self.lock.home(&self.path)?;
+        let moved = home != self.path;
+        self.path = home;
+        Ok(moved.then_some(&self.path))
     }
 
     /// Takes note of what the run, or its next part, is made with.
     pub fn note_provenance(&self, origin: &Provenance) -> Result<(), RunError> {
         let path = self.path.join(provenance::FILE);
-        let file = File::options().create(true).append(true).open(&path);
-        file.and_then(|mut file| append(&mut file, origin))
+        let mut line = serde_json::to_vec(origin).expect("plain data");
+        line.push(b'\n');
+        files::open(&path, File::options().create(true).append(true))
+            .and_then(|mut file| file.write_all(&line))
             .map_err(|error| RunError::Io { path, error })
     }
 
-    /// Stores the configuration.
-    pub fn save_config(&self, config: &Config) -> Result<(), RunError> {
-        self.write(CONFIG, config.to_toml().as_bytes())
-    }
-
-    /// The lengths of all logs, by file name, with all of it safe on disk.
-    pub fn logs(&self) -> io::Result<Vec<(String, u64)>> {
-        self.metrics.sync_data()?;
-        self.events.sync()?;
-        self.population.as_ref().map_or(Ok(()), File::sync_data)?;
-        let mut logs = vec![
-            (METRICS.to_owned(), self.metrics.metadata()?.len()),
-            (self.events_name.clone(), self.events.bytes()?),
-        ];
-        if let Some(population) = &self.population {
-            logs.push((POPULATION.into(), population.metadata()?.len()));
+    /// The lengths and checksums of all logs, with all of it safe on disk.
+    pub fn logs(&self) -> io::Result<Vec<LogState>> {
+        let mut logs = Vec::new();
+        let all = [(METRICS, Some(&self.metrics)), (&self.events_name, Some(self.events.log()))];
+        for (name, log) in all.into_iter().chain([(POPULATION, self.population.as_ref())]) {
+            let Some(log) = log else { continue };
+            log.sync()?;
+            let (bytes, crc32c) = log.state();
+            logs.push(LogState { name: name.to_owned(), bytes, crc32c: Some(crc32c) });
         }
         Ok(logs)
+    }
+
+    /// What is not as it was when the logs were in this state.
+    pub fn changed_logs(&self, logs: &[LogState]) -> io::Result<Vec<String>> {
+        let now = self.logs()?;
+        let same = |log: &&LogState| log.crc32c.is_none() || now.contains(log);
+        let changed = logs.iter().filter(|log| !same(log)).map(|log| log.name.clone());
+        Ok(changed.collect())
     }
 
     /// The folder.
@@ -240,13 +297,13 @@ impl RunDir {
         let scalars = tensorboard::scalars(record, &self.constraints);
         let Self { path, metrics, population, events, .. } = self;
         let io = |name: &str, error| RunError::Io { path: path.join(name), error };
-        append(metrics, record).map_err(|error| io(METRICS, error))?;
+        metrics.append_json(record).map_err(|error| io(METRICS, error))?;
         if let Some(census) = census {
-            let file = match population {
-                Some(file) => file,
-                None => population.insert(open_log(&path.join(POPULATION), 0)?),
+            let log = match population {
+                Some(log) => log,
+                None => population.insert(Log::open(&path.join(POPULATION), 0)?),
             };
-            append(file, census).map_err(|error| io(POPULATION, error))?;
+            log.append_json(census).map_err(|error| io(POPULATION, error))?;
         }
         events.append(record.get(&ENV_STEPS).unwrap_or(0), &scalars).map_err(|error| io("", error))
     }
@@ -262,24 +319,67 @@ impl RunDir {
     }
 }
 
-/// The files in a folder that a run has left there.
-fn own_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+fn write_config(path: &Path, config: &Config) -> Result<(), RunError> {
+    let path = path.join(CONFIG);
+    let written = write_whole(&path, config.to_toml().as_bytes());
+    written.map_err(|error| RunError::Io { path, error })
+}
+
+/// A log and how far it had come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogState {
+    /// The file's name.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// The checksum of so much of it; none where that was not noted.
+    pub crc32c: Option<u32>,
+}
+
+impl LogState {
+    /// Whether a run has a log of that name.
+    pub fn is_name(name: &str) -> bool {
+        [METRICS, POPULATION].contains(&name) || EventFile::is_name(name)
+    }
+}
+
+/// The names of the files in a folder that a run has left there, or what looks like it.
+fn own_files(path: &Path) -> Result<Vec<String>, RunError> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let ours = [CONFIG, METRICS, POPULATION, POLICY, BEST, provenance::FILE, FAILURE]
-            .contains(&&*name);
-        if ours || name.starts_with(EVENTS) {
-            found.push(entry.path());
+    for entry in
+        fs::read_dir(path).map_err(|error| RunError::Io { path: path.to_owned(), error })?
+    {
+        let entry = entry.map_err(|error| RunError::Io { path: path.to_owned(), error })?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let whole = name.strip_suffix(files::PART).unwrap_or(&name);
+        let ours =
+            [CONFIG, METRICS, POPULATION, POLICY, BEST, provenance::FILE, FAILURE].contains(&whole);
+        if ours || EventFile::is_name(whole) {
+            found.push(name);
         }
     }
+    let own = |name: String| format!("{}/{name}", checkpoint::FOLDER);
+    found.extend(checkpoint::own_files(path)?.into_iter().map(own));
     Ok(found)
 }
 
-fn clear(path: &Path) -> io::Result<()> {
-    own_files(path)?.iter().try_for_each(fs::remove_file)?;
-    let checkpoints = path.join(checkpoint::FOLDER);
-    if checkpoints.exists() { fs::remove_dir_all(checkpoints) } else { Ok(()) }
+/// Removes the files of a run and nothing else.
+fn clear(path: &Path) -> Result<(), RunError> {
+    let mut own = own_files(path)?;
+    // As long as there is a configuration it is known as a run: should this be interrupted, it can be
+    // done again.
+    own.sort_by_key(|name| name == CONFIG);
+    for name in &own {
+        let file = path.join(name);
+        if !file.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            return Err(RunError::NotOurs(file));
+        }
+    }
+    for name in &own {
+        let file = path.join(name);
+        fs::remove_file(&file).map_err(|error| RunError::Io { path: file, error })?;
+    }
+    // Stays where it holds something else.
+    let _ = fs::remove_dir(path.join(checkpoint::FOLDER));
+    Ok(())
 }

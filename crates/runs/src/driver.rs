@@ -12,7 +12,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -25,9 +25,11 @@ use ecrl::trainer::{BoxError, TrainError, Trainer};
 use crate::checkpoint::{CheckpointError, Checkpoints};
 use crate::directory::{BEST, POLICY, RunDir, RunError};
 use crate::lock::Lock;
-use crate::policy::Policy;
+use crate::policy::{Policy, PolicyError};
 use crate::provenance::Provenance;
 use crate::read;
+
+const UNAFFECTED: &str = "training goes on as it would have, the file stays as it is up to there";
 
 /// How a run is driven; its result does not depend on it.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +50,10 @@ impl Default for Options {
     }
 }
 
+/// When the whole state is stored for the first time, where that goes by time: a run that has just begun
+/// would be lost whole.
+const FIRST: Duration = Duration::from_secs(60);
+
 /// How often the whole state is stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Every {
@@ -55,6 +61,17 @@ pub enum Every {
     Time(Duration),
     /// After so many generations.
     Generations(u64),
+}
+
+impl Every {
+    /// The time to the next checkpoint, where that goes by time; whether there is one already.
+    fn time(self, any: bool) -> Option<Duration> {
+        match self {
+            Self::Time(time) if any => Some(time),
+            Self::Time(time) => Some(time.min(FIRST)),
+            Self::Generations(_) => None,
+        }
+    }
 }
 
 /// As in 5min, 30s, 1h or 10gen.
@@ -95,7 +112,8 @@ pub trait Observer: Send {
 
     /// Something is amiss, and training goes on.
     fn warning(&mut self, text: &str) {
-        eprintln!("warning: {text}");
+        // Nobody may read any more: that is no reason to end.
+        let _ = writeln!(io::stderr(), "warning: {text}");
     }
 
     /// Whether the run should store what it has and end.
@@ -134,6 +152,8 @@ pub struct Run {
     /// When the last checkpoint was made.
     last: Instant,
     resumed: Option<u64>,
+    /// Whether the learner's policy has been stored since training last went on.
+    policy_saved: bool,
     warnings: Vec<String>,
 }
 
@@ -156,6 +176,7 @@ impl Run {
             every: options.checkpoint_every,
             last: Instant::now(),
             resumed: None,
+            policy_saved: false,
             warnings: Vec::new(),
         })
     }
@@ -177,6 +198,12 @@ impl Run {
         let restored = checkpoints.read(&mut trainer)?;
         let resumed = restored.is_some().then_some(trainer.env_steps());
         let restored = restored.unwrap_or_default();
+        let taken = trainer.env_steps();
+        // A run of fewer steps would have ended before.
+        if trainer.config().steps != before && trainer.config().steps <= taken {
+            let path = path.to_owned();
+            return Err(RunError::Taken { path, taken, steps: before }.into());
+        }
         let mut warnings = Vec::new();
         if longer && resumed.is_some() {
             warnings.push(format!(
@@ -185,9 +212,21 @@ impl Run {
                 trainer.config().steps
             ));
         }
-        let constraints = &trainer.spec().constraints;
-        let directory = RunDir::resume(path, constraints, &restored.logs, lock)?;
-        directory.save_config(trainer.config())?;
+        for name in [POLICY, BEST] {
+            match Policy::open(&path.join(name)) {
+                Err(PolicyError::Read { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                }
+                Err(error) => warnings.push(format!("{error}: it is written anew")),
+                Ok(_) => {}
+            }
+        }
+        let (config, constraints) = (trainer.config(), &trainer.spec().constraints);
+        let directory = RunDir::resume(path, config, constraints, &restored.logs, lock)?;
+        for name in directory.changed_logs(&restored.logs)? {
+            let file = path.join(name);
+            let file = file.display();
+            warnings.push(format!("{file} has been changed since it was written: {UNAFFECTED}"));
+        }
         directory.note_provenance(&Provenance::here(options.threads))?;
         if let Some(best) = Policy::of_best(&trainer) {
             directory.save_policy(BEST, &best)?;
@@ -196,7 +235,8 @@ impl Run {
         warnings.extend(passed.map(|why| format!("{why}: going on from the checkpoint before it")));
         warnings.extend(restored.notes);
         let (every, last) = (options.checkpoint_every, Instant::now());
-        Ok(Self { trainer, directory, checkpoints, every, last, resumed, warnings })
+        let policy_saved = false;
+        Ok(Self { trainer, directory, checkpoints, every, last, resumed, policy_saved, warnings })
     }
 
     /// Goes on with the run in a folder, or begins it where there is none.
@@ -240,9 +280,19 @@ impl Run {
         self.resumed
     }
 
-    /// Bytes that the last checkpoint takes.
-    pub fn checkpoint_bytes(&self) -> u64 {
-        self.checkpoints.bytes()
+    /// Bytes that the last checkpoint takes, if there is one.
+    pub fn checkpoint_bytes(&self) -> Option<u64> {
+        self.checkpoints.any().then(|| self.checkpoints.bytes())
+    }
+
+    /// Whether the learner's policy is stored as it is now.
+    pub fn policy_is_saved(&self) -> bool {
+        self.policy_saved
+    }
+
+    /// Whether the folder was removed since.
+    pub fn is_gone(&mut self) -> bool {
+        self.directory.follow().is_err()
     }
 
     /// Trains to the end, or until the observer asks to stop: then the whole state is stored. The
@@ -251,26 +301,37 @@ impl Run {
         for warning in std::mem::take(&mut self.warnings) {
             observer.warning(&warning);
         }
+        self.policy_saved = false;
         let mut trained = Ok(());
         while trained.is_ok() && !self.trainer.is_done() && !observer.should_stop() {
             trained = self.advance(observer);
         }
         if observer.should_stop() && trained.is_ok() {
-            trained = self.checkpoint();
+            trained = self.checkpoint(observer);
         }
-        let saved = self.directory.save_policy(POLICY, &Policy::of_learner(&self.trainer));
+        let saved = self.follow(observer).and_then(|_| {
+            Ok(self.directory.save_policy(POLICY, &Policy::of_learner(&self.trainer))?)
+        });
+        self.policy_saved = saved.is_ok();
         // The first failure is the one to tell.
-        trained?;
-        Ok(saved?)
+        trained.and(saved)
+    }
+
+    /// Sees that the run is still where it was, or goes where it was moved to: before anything is
+    /// written, for another run may be in its place. Returns whether it was moved.
+    fn follow(&mut self, observer: &mut dyn Observer) -> Result<bool, DriveError> {
+        let moved = self.directory.follow()?;
+        if let Some(path) = moved {
+            self.checkpoints.follow(path);
+            observer.warning(&format!("the run was moved: going on in {}", path.display()));
+        }
+        Ok(moved.is_some())
     }
 
     /// Goes on to the end of the generation, or until a checkpoint is due or the observer asks to
     /// stop.
     fn advance(&mut self, observer: &mut dyn Observer) -> Result<(), DriveError> {
-        let deadline = match self.every {
-            Every::Time(time) => Some(self.last + time),
-            Every::Generations(_) => None,
-        };
+        let deadline = self.every.time(self.checkpoints.any()).map(|time| self.last + time);
         let due = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let learnt = self.trainer.play_and_learn(&mut |steps| {
             observer.progress(steps);
@@ -284,6 +345,7 @@ impl Run {
             return Ok(());
         }
         let Some(record) = self.trainer.conclude()? else { return Ok(()) };
+        self.follow(observer)?;
         self.directory.record(&record, self.trainer.census())?;
         if record.get(&NEW_BEST) == Some(true)
             && let Some(best) = Policy::of_best(&self.trainer)
@@ -300,17 +362,25 @@ impl Run {
         Ok(())
     }
 
-    fn checkpoint(&mut self) -> Result<(), DriveError> {
+    fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), DriveError> {
         self.last = Instant::now();
+        self.follow(observer)?;
         let logs = self.directory.logs()?;
-        Ok(self.checkpoints.write(&mut self.trainer, logs)?)
+        match self.checkpoints.write(&mut self.trainer, &logs) {
+            // Just while it was written?
+            Err(_) if self.follow(observer)? => {
+                Ok(self.checkpoints.write(&mut self.trainer, &logs)?)
+            }
+            written => Ok(written?),
+        }
     }
 
     /// A checkpoint that cannot be written leaves the one before it: training goes on. One whose state
     /// could not be loaded again ends it.
     fn checkpoint_or_warn(&mut self, observer: &mut dyn Observer) -> Result<(), DriveError> {
-        match self.checkpoint() {
+        match self.checkpoint(observer) {
             Err(DriveError::Checkpoint(CheckpointError::State(error))) => Err(error.into()),
+            Err(error @ DriveError::Run(RunError::Gone(_))) => Err(error),
             Err(error) => {
                 observer.warning(&format!("checkpoint not written: {error}"));
                 Ok(())
@@ -332,6 +402,16 @@ fn trainer<E: Into<BoxError>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_checkpoint_comes_early() {
+        let minutes = |n| Every::Time(Duration::from_secs(60 * n));
+        assert_eq!(minutes(5).time(false), Some(Duration::from_secs(60)));
+        assert_eq!(minutes(5).time(true), Some(Duration::from_secs(300)));
+        let second = Duration::from_secs(1);
+        assert_eq!(Every::Time(second).time(false), Some(second));
+        assert_eq!(Every::Generations(3).time(false), None);
+    }
 
     #[test]
     fn times_are_read_as_people_write_them() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::directory::{CONFIG, FAILURE, RunError};
 use crate::grid::Job;
-use crate::{lock, read};
+use crate::{files, lock, read};
 
 /// Where a run stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,9 +114,11 @@ impl Experiment {
     ) -> io::Result<Self> {
         fs::create_dir_all(out.join("logs"))?;
         let slots = slots.min(jobs.len()).max(1);
-        let state = |job: &Job| match read::progress(&out.join(&job.name), job.config.steps).1 {
-            true => JobState::Done,
-            false => JobState::Waiting,
+        // A finished run of other values is found out when its turn comes.
+        let state = |job: &Job| {
+            let path = out.join(&job.name);
+            let done = read::progress(&path, job.config.steps).1 && misfit(job, &path).is_ok();
+            if done { JobState::Done } else { JobState::Waiting }
         };
         Ok(Self {
             states: jobs.iter().map(state).collect(),
@@ -198,7 +200,7 @@ impl Experiment {
                 continue;
             }
             let (before, finished) = read::progress(&path, self.jobs[job].config.steps);
-            if finished {
+            if finished && misfit(&self.jobs[job], &path).is_ok() {
                 self.states[job] = JobState::Done;
                 continue;
             }
@@ -228,25 +230,15 @@ impl Experiment {
         let text = |error: io::Error| error.to_string();
         let mut command = Command::new(&self.program);
         if path.join(CONFIG).exists() {
-            let there = read::config(path).map_err(|e| e.to_string())?;
-            let differences = job.config.differences(&there);
-            if !differences.is_empty() {
-                let (path, differences) = (path.to_owned(), differences.join("; "));
-                return Err(RunError::Different { path, differences }.to_string());
-            }
-            if there.steps != job.config.steps && there.length_matters() {
-                return Err(format!(
-                    "{} holds a run of {} steps, and its values depend on its length",
-                    path.display(),
-                    there.steps
-                ));
-            }
+            misfit(job, path)?;
             command.arg("resume").arg(path).args(["--steps", &job.config.steps.to_string()]);
         } else {
             command.args(&job.arguments).arg("--out").arg(path);
         }
         let _ = fs::remove_file(path.join(FAILURE));
-        let log = File::options().create(true).append(true).open(self.log(job)).map_err(text)?;
+        let path = self.log(job);
+        let log = files::open(&path, File::options().create(true).append(true))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         command.args(["--threads", &self.threads_each.to_string()]);
         command.stdin(Stdio::null()).stderr(log.try_clone().map_err(text)?).stdout(log);
         // Out of reach of the terminal's Ctrl-C: a run that is asked twice to stop does so at once.
@@ -296,7 +288,8 @@ impl Experiment {
                 let reason = last.unwrap_or("it said nothing").trim_start_matches("error: ");
                 let reason = format!("{reason} ({status})");
                 if path.is_dir() {
-                    let _ = fs::write(path.join(FAILURE), format!("{reason}\n"));
+                    let _ =
+                        files::write_whole(&path.join(FAILURE), format!("{reason}\n").as_bytes());
                 }
                 observer.event(&Event::Failed(name, &reason));
                 JobState::Failed(reason)
@@ -304,5 +297,22 @@ impl Experiment {
             self.running.remove(i);
         }
         Ok(())
+    }
+}
+
+/// Why a run that is there is not the one asked for, nor can be made it by more steps.
+fn misfit(job: &Job, path: &Path) -> Result<(), String> {
+    let there = read::config(path).map_err(|e| e.to_string())?;
+    let (asked, steps) = (job.config.steps, there.steps);
+    let mut differences = job.config.differences(&there);
+    if asked < steps || (asked > steps && there.length_matters()) {
+        differences.push(format!("steps is {asked}, not {steps}"));
+    }
+    match differences.is_empty() {
+        true => Ok(()),
+        false => {
+            let (path, differences) = (path.to_owned(), differences.join("; "));
+            Err(RunError::Different { path, differences }.to_string())
+        }
     }
 }

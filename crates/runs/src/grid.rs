@@ -1,5 +1,6 @@
 //! Grids: every task with every algorithm and every seed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -71,6 +72,9 @@ pub struct Grid {
     pub set: Vec<String>,
 }
 
+/// Seeds at the most, where they are counted.
+const MOST_SEEDS: u64 = 10_000;
+
 /// One run of a grid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
@@ -91,6 +95,9 @@ pub enum GridError {
     /// There is nothing in it.
     #[error("{0}: expected at least one")]
     Empty(&'static str),
+    /// More seeds than anybody has time for.
+    #[error("seeds is {0}; expected 1 to {MOST_SEEDS}, or a list")]
+    Seeds(u64),
     /// A run of it has a bad configuration.
     #[error("{run}: {error}")]
     Config {
@@ -140,6 +147,11 @@ impl Grid {
 
     /// All runs, the first seed's first.
     pub fn jobs(&self, tasks: &dyn Tasks) -> Result<Vec<Job>, GridError> {
+        if let Seeds::Count(count) = self.seeds
+            && count > MOST_SEEDS
+        {
+            return Err(GridError::Seeds(count));
+        }
         let seeds: Vec<u64> = match &self.seeds {
             Seeds::Count(count) => (0..*count).collect(),
             Seeds::List(seeds) => seeds.clone(),
@@ -153,13 +165,13 @@ impl Grid {
                 return Err(GridError::Empty(name));
             }
         }
-        let mut jobs: Vec<Job> = Vec::new();
+        let (mut jobs, mut names): (Vec<Job>, BTreeSet<String>) = Default::default();
         let mut applied = vec![false; self.set.len()];
         for &seed in &seeds {
             for task in &self.tasks {
                 for variant in &self.algorithms {
                     let job = self.job(task, variant, seed, tasks, &mut applied)?;
-                    if jobs.iter().all(|other| other.name != job.name) {
+                    if names.insert(job.name.clone()) {
                         jobs.push(job);
                     }
                 }
@@ -343,6 +355,8 @@ mod tests {
         };
         let all = "tasks = ['hopper']\nalgorithms = ['ecrl']\n";
         assert_eq!(error(&format!("{all}seeds = 0")), "seeds: expected at least one");
+        let many = "seeds is 9000000000000000000; expected 1 to 10000, or a list";
+        assert_eq!(error(&format!("{all}seeds = 9000000000000000000")), many);
         assert!(error(&format!("{all}seeds = 1\nfoo = 1")).contains("unknown field `foo`"));
         let text = "tasks = ['hopper']\nalgorithms = ['ecrl alfa=1']\nseeds = 1";
         assert!(error(text).starts_with("hopper-ecrl_alfa=1-0: "), "{}", error(text));

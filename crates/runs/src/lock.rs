@@ -1,10 +1,14 @@
-//! One process at a time writes to a run.
+//! One process at a time writes to a run, and only to the run that it has locked: not to another that
+//! has come into its place.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use crate::directory::RunError;
+use crate::files;
 
 /// The file that is locked.
 pub(crate) const LOCK: &str = "run.lock";
@@ -13,51 +17,67 @@ pub(crate) const LOCK: &str = "run.lock";
 /// of it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
     /// Takes the lock of a run directory, unless another process holds it.
     pub fn take(path: &Path) -> Result<Self, RunError> {
-        lock(path).map(|file| Self { _file: file })
+        let name = path.join(LOCK);
+        let io = |error| RunError::Io { path: name.clone(), error };
+        let mut options = File::options();
+        options.create(true).truncate(false).read(true).write(true);
+        let mut file = files::open(&name, &mut options).map_err(io)?;
+        // Somebody may just be looking whether it is taken.
+        let mut locked = file.try_lock();
+        for _ in 0..5 {
+            if locked.is_ok() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            locked = file.try_lock();
+        }
+        let holder = files::read_text(&name).unwrap_or_else(|_| "?".into()).trim().to_owned();
+        match locked {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(RunError::Locked { path: path.to_owned(), holder });
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(io(error)),
+        }
+        // Another program's lock of the same name says something else.
+        if !holder.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(RunError::NotOurs(name));
+        }
+        let pid = format!("{}\n", std::process::id());
+        file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())).map_err(io)?;
+        let lock = Self { file };
+        // Somebody may have put another folder into this place meanwhile.
+        if lock.is_at(path) { Ok(lock) } else { Err(RunError::Gone(path.to_owned())) }
     }
-}
 
-fn lock(path: &Path) -> Result<File, RunError> {
-    let file = path.join(LOCK);
-    let io = |error| RunError::Io { path: file.clone(), error };
-    let mut lock = File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(&file)
-        .map_err(io)?;
-    // Somebody may just be looking whether it is taken.
-    let mut locked = lock.try_lock();
-    for _ in 0..5 {
-        if locked.is_ok() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        locked = lock.try_lock();
+    fn is_at(&self, run: &Path) -> bool {
+        let identity = |found: fs::Metadata| (found.dev(), found.ino());
+        let own = self.file.metadata().map(identity);
+        let there = run.join(LOCK).symlink_metadata().map(identity);
+        own.is_ok_and(|own| there.is_ok_and(|there| own == there))
     }
-    match locked {
-        Ok(()) => {}
-        Err(fs::TryLockError::WouldBlock) => {
-            let holder = fs::read_to_string(&file).unwrap_or_default();
-            let (path, holder) = (path.to_owned(), holder.trim().to_owned());
-            return Err(RunError::Locked { path, holder });
+
+    /// Where the run is now, which was at `run` before: nowhere if it was removed.
+    pub fn home(&self, run: &Path) -> Result<PathBuf, RunError> {
+        if self.is_at(run) {
+            return Ok(run.to_owned());
         }
-        Err(fs::TryLockError::Error(error)) => return Err(io(error)),
+        // Linux knows where a file was moved to.
+        let moved = fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let moved = moved.ok().and_then(|lock| lock.parent().map(Path::to_owned));
+        moved.filter(|path| self.is_at(path)).ok_or_else(|| RunError::Gone(run.to_owned()))
     }
-    let pid = format!("{}\n", std::process::id());
-    lock.set_len(0).and_then(|()| lock.write_all(pid.as_bytes())).map_err(io)?;
-    Ok(lock)
 }
 
 /// Whether a process writes to a run just now.
 pub fn in_use(run: &Path) -> bool {
-    let lock = File::open(run.join(LOCK)).and_then(|file| Ok(file.try_lock_shared()?));
-    lock.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    let lock = files::open(&run.join(LOCK), File::options().read(true));
+    let locked = lock.and_then(|file| Ok(file.try_lock_shared()?));
+    locked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }

@@ -10,8 +10,10 @@ use nets::store::{Store, StoreError};
 use nets::{Activation, Mlp, gaussian};
 use serde::{Deserialize, Serialize};
 
+use crate::files;
+
 /// The version of the format; raised when an older program would misread a newer file.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Where a policy comes from and how it did when it was tested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +47,9 @@ pub struct About {
     /// The mean J_C of every constraint with sampled actions.
     #[serde(default)]
     pub sampled_cost: Option<Vec<f64>>,
+    /// The checksum of all of this and of the tensors, from format 3 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    crc32c: Option<u32>,
 }
 
 impl About {
@@ -64,6 +69,7 @@ impl About {
             cost: None,
             sampled_reward: None,
             sampled_cost: None,
+            crc32c: None,
         }
     }
 
@@ -71,6 +77,14 @@ impl About {
     fn of(trainer: &Trainer) -> Self {
         let Config { task, algorithm, seed, constraints, .. } = trainer.config();
         Self::new(task, algorithm, *seed, constraints)
+    }
+
+    /// The checksum of all else and of a network.
+    fn checksum(&self, actor: &Mlp) -> u32 {
+        let about = Self { crc32c: None, ..self.clone() };
+        let about = serde_json::to_vec(&about).expect("plain data");
+        let weights = actor.params().iter().flat_map(|x| x.to_le_bytes());
+        crc32c::crc32c_append(crc32c::crc32c(&about), &weights.collect::<Vec<u8>>())
     }
 }
 
@@ -120,6 +134,9 @@ pub enum PolicyError {
         /// The program that wrote it.
         program: String,
     },
+    /// The file was changed since it was written.
+    #[error("{path}: damaged: it does not match its checksum", path = .0.display())]
+    Checksum(PathBuf),
     /// The policy is another task's.
     #[error("{path}: a policy of {found}; expected one of {expected}", path = path.display())]
     Task {
@@ -159,8 +176,10 @@ impl Policy {
         let about = About {
             hidden: sizes[1..sizes.len() - 1].to_vec(),
             activation: self.actor.activation(),
+            format: FORMAT,
             ..self.about.clone()
         };
+        let about = About { crc32c: Some(about.checksum(&self.actor)), ..about };
         let mut store = Store::new(serde_json::to_string(&about).expect("plain data"));
         store.add_mlp("actor", &self.actor);
         store.to_bytes()
@@ -170,7 +189,7 @@ impl Policy {
     pub fn open(path: &Path) -> Result<Self, PolicyError> {
         let owned = || path.to_owned();
         let bytes =
-            std::fs::read(path).map_err(|error| PolicyError::Read { path: owned(), error })?;
+            files::read(path).map_err(|error| PolicyError::Read { path: owned(), error })?;
         let store = |error| PolicyError::Store { path: owned(), error };
         let tensors = Store::from_bytes(&bytes).map_err(store)?;
         let about: About = serde_json::from_str(&tensors.about)
@@ -192,6 +211,12 @@ impl Policy {
             tensors.get(&format!("actor.{layer}.weight"), &[pair[1], pair[0]]).map_err(store)?;
         }
         let actor = tensors.mlp("actor", &sizes, about.activation).map_err(store)?;
+        // Formats 1 and 2 had no checksum.
+        match about.crc32c {
+            None if about.format < 3 => {}
+            Some(crc32c) if crc32c == about.checksum(&actor) => {}
+            _ => return Err(PolicyError::Checksum(owned())),
+        }
         Ok(Self { actor, about })
     }
 
@@ -225,5 +250,43 @@ impl Policy {
         let (mut action, mut scratch) = (vec![0.0; sizes[sizes.len() - 1] / 2], Vec::new());
         gaussian::act(self.actor.forward_one(observation, &mut scratch), None, &mut action);
         Ok(action)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_found() {
+        let mut actor = Mlp::zeros(&[3, 4, 2], Activation::Tanh);
+        let weights = actor.params_mut().iter_mut().enumerate();
+        weights.for_each(|(i, weight)| *weight = i as f32 / 7.0 - 1.0);
+        let about = About {
+            reward: Some(1.5),
+            cost: Some(vec![0.25]),
+            ..About::new("toy", "ipo", 3, &["mean(force)<=0.1".into()])
+        };
+        let policy = Policy { actor, about };
+        let bytes = policy.to_bytes();
+        let path = std::env::temp_dir().join(format!("ecrl-flips-{}", std::process::id()));
+        let open = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            Policy::open(&path)
+        };
+        assert_eq!(open(&bytes).unwrap().actor, policy.actor);
+        let mut missed = Vec::new();
+        for at in 0..bytes.len() {
+            for bit in [0x01, 0x04, 0x20, 0x80] {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= bit;
+                // What is read must be what was written: spaces at the header's end mean nothing.
+                if open(&flipped).is_ok_and(|read| read.to_bytes() != bytes) {
+                    missed.push((at, bit));
+                }
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(missed, []);
     }
 }

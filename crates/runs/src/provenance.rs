@@ -30,7 +30,7 @@ impl Provenance {
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         Self {
-            command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+            command: command(),
             program: concat!("ecrl ", env!("CARGO_PKG_VERSION")).into(),
             cpu: model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.into()),
             threads,
@@ -39,8 +39,14 @@ impl Provenance {
     }
 }
 
+/// What was typed after the program's name, whatever its bytes.
+fn command() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Each start and resume of a run; none where that was not noted.
 pub fn read(run: &Path) -> Vec<Provenance> {
-    let text = fs::read_to_string(run.join(FILE)).unwrap_or_default();
+    let text = crate::files::read_text(&run.join(FILE)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }

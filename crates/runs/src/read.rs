@@ -1,6 +1,5 @@
 //! What a run directory says.
 
-use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
@@ -9,11 +8,12 @@ use ecrl::metrics::Record;
 use ecrl::population::census::Census;
 
 use crate::directory::{CONFIG, METRICS, POLICY, POPULATION, RunError};
+use crate::files;
 
 /// The configuration of a run.
 pub fn config(run: &Path) -> Result<Config, RunError> {
     let path = run.join(CONFIG);
-    let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+    let text = files::read_text(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RunError::Missing(run.to_owned()),
         _ => RunError::Unreadable { path: path.clone(), error },
     })?;
@@ -22,11 +22,21 @@ pub fn config(run: &Path) -> Result<Config, RunError> {
     built.map_err(|error| RunError::Config { path, error })
 }
 
+/// Whether a folder holds a run: a configuration with what every run has in it, be it of another version.
+pub fn is_run(path: &Path) -> bool {
+    let text = files::read_text(&path.join(CONFIG)).unwrap_or_default();
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let is = |key: &str, kind: fn(&toml::Value) -> bool| table.get(key).is_some_and(kind);
+    is("algorithm", toml::Value::is_str)
+        && is("task", toml::Value::is_str)
+        && ["steps", "seed"].iter().all(|key| is(key, toml::Value::is_integer))
+}
+
 /// The generations that a run has recorded; a line that is not whole yet is left out.
 pub fn metrics(run: &Path) -> Result<Vec<Record>, RunError> {
     let path = run.join(METRICS);
     let text =
-        fs::read_to_string(&path).map_err(|error| RunError::Io { path: path.clone(), error })?;
+        files::read_text(&path).map_err(|error| RunError::Io { path: path.clone(), error })?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let parse = |(i, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|error| RunError::Metrics {
@@ -40,7 +50,7 @@ pub fn metrics(run: &Path) -> Result<Vec<Record>, RunError> {
 
 /// The populations that a run has recorded; a line that is not whole is left out.
 pub fn population(run: &Path) -> Vec<Census> {
-    let text = fs::read_to_string(run.join(POPULATION)).unwrap_or_default();
+    let text = files::read_text(&run.join(POPULATION)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
@@ -48,7 +58,7 @@ pub fn population(run: &Path) -> Vec<Census> {
 pub fn progress(run: &Path, steps: u64) -> (u64, bool) {
     // The last line alone: this is asked often.
     let last = || -> io::Result<u64> {
-        let mut file = File::open(run.join(METRICS))?;
+        let mut file = files::look(&run.join(METRICS))?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(1 << 16)))?;
         let mut tail = Vec::new();

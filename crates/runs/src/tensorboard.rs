@@ -4,19 +4,19 @@
 //! a protocol-buffer `Event { wall_time = 1, step = 2, file_version = 3, summary = 5 }` and a
 //! summary holds values `{ tag = 1, simple_value = 2 }`. The crc is CRC-32C, rotated and shifted.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cmdp::Constraint;
 use ecrl::metrics::{Record, Value};
 
+use crate::files::Log;
 use crate::protobuf::Message;
 
 /// A file that events are appended to.
 #[derive(Debug)]
 pub struct EventFile {
-    file: File,
+    log: Log,
 }
 
 impl EventFile {
@@ -25,30 +25,31 @@ impl EventFile {
         format!("events.out.tfevents.{}.ecrl", now() as u64)
     }
 
+    /// Whether it is such a name: other programs end theirs otherwise.
+    pub fn is_name(name: &str) -> bool {
+        let time = name.strip_prefix("events.out.tfevents.").and_then(|t| t.strip_suffix(".ecrl"));
+        time.is_some_and(|time| !time.is_empty() && time.bytes().all(|b| b.is_ascii_digit()))
+    }
+
     /// Goes on with a file, which begins here if it is empty.
-    pub fn new(mut file: File) -> io::Result<Self> {
-        if file.metadata()?.len() == 0 {
+    pub fn new(mut log: Log) -> io::Result<Self> {
+        if log.state().0 == 0 {
             let mut event = Message::default();
             event.double(1, now());
             event.text(3, "brain.Event:2");
-            file.write_all(&record(&event.0))?;
+            log.append(&record(&event.0))?;
         }
-        Ok(Self { file })
+        Ok(Self { log })
     }
 
-    /// Waits until all of it is on disk.
-    pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
-    /// The file's length.
-    pub fn bytes(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+    /// The file itself.
+    pub fn log(&self) -> &Log {
+        &self.log
     }
 
     /// Appends scalars that belong to one step.
     pub fn append(&mut self, step: u64, scalars: &[(String, f64)]) -> io::Result<()> {
-        self.file.write_all(&record(&event(now(), step, scalars)))
+        self.log.append(&record(&event(now(), step, scalars)))
     }
 }
 

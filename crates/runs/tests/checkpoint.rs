@@ -9,6 +9,7 @@ use ecrl::metrics::{LEARNER_REWARD, Record};
 use ecrl::population::census::Census;
 use ecrl::trainer::Trainer;
 use runs::checkpoint::Checkpoints;
+use runs::directory::LogState;
 use runs::policy::Policy;
 
 const OFF_POLICY: &str = r#"
@@ -47,6 +48,10 @@ fn trainer(config: &Config) -> Trainer {
     let constraints = Constraint::parse_all(&texts, &PointMass::COSTS).unwrap();
     let make = || PointMass::new(constraints.clone()).map(|env| Box::new(env) as Box<dyn Env>);
     Trainer::new(config.clone(), 2, make).unwrap()
+}
+
+fn at(bytes: u64) -> LogState {
+    LogState { name: "metrics.jsonl".into(), bytes, crc32c: Some(7) }
 }
 
 fn learner(trainer: &Trainer) -> Vec<u8> {
@@ -113,7 +118,7 @@ fn every_algorithm_goes_on_to_the_bit() {
             let restored = checkpoints.read(&mut trainer).unwrap();
             assert_eq!(restored.is_some(), parts > 0);
             log.advance(&mut trainer, 321);
-            checkpoints.write(&mut trainer, vec![]).unwrap();
+            checkpoints.write(&mut trainer, &[]).unwrap();
             parts += 1;
             if trainer.is_done() {
                 assert_eq!(log, whole.1, "{}", algorithm.name());
@@ -141,7 +146,7 @@ fn a_finished_run_asked_for_more_steps_is_the_longer_run() {
             log.advance(&mut first, 1);
         }
         assert!(first.play_and_learn(&mut |_| true).unwrap());
-        checkpoints.write(&mut first, vec![]).unwrap();
+        checkpoints.write(&mut first, &[]).unwrap();
         let last = first.conclude().unwrap().unwrap();
         assert!(last.get(&LEARNER_REWARD).is_some(), "the end is always tested");
 
@@ -171,17 +176,17 @@ fn only_what_is_new_is_written_and_two_checkpoints_are_kept() {
     let mut checkpoints = Checkpoints::new(&folder.0);
     let mut log = Log::default();
     log.advance(&mut trainer, 5000);
-    checkpoints.write(&mut trainer, vec![]).unwrap();
+    checkpoints.write(&mut trainer, &[]).unwrap();
     let first = folder.files();
     log.advance(&mut trainer, 100);
-    checkpoints.write(&mut trainer, vec![]).unwrap();
+    checkpoints.write(&mut trainer, &[]).unwrap();
     let second = folder.files();
     let new: Vec<&PathBuf> = second.iter().filter(|file| !first.contains(file)).collect();
     let segments = new.iter().filter(|file| file.to_string_lossy().contains("replay-")).count();
     assert_eq!(segments, 1, "the last segment alone: {new:?}");
     assert!(first.iter().all(|file| second.contains(file)), "the previous one stays whole");
-    checkpoints.write(&mut trainer, vec![]).unwrap();
-    checkpoints.write(&mut trainer, vec![]).unwrap();
+    checkpoints.write(&mut trainer, &[]).unwrap();
+    checkpoints.write(&mut trainer, &[]).unwrap();
     let manifests =
         folder.files().iter().filter(|f| f.to_string_lossy().contains("manifest")).count();
     assert_eq!(manifests, 2);
@@ -198,9 +203,9 @@ fn a_damaged_checkpoint_is_passed_over_and_said_so() {
     let mut checkpoints = Checkpoints::new(&folder.0);
     let mut log = Log::default();
     log.advance(&mut first, 100);
-    checkpoints.write(&mut first, vec![("a".into(), 1)]).unwrap();
+    checkpoints.write(&mut first, &[at(1)]).unwrap();
     log.advance(&mut first, 600);
-    checkpoints.write(&mut first, vec![("a".into(), 2)]).unwrap();
+    checkpoints.write(&mut first, &[at(2)]).unwrap();
     let newest = folder.files().into_iter().filter(|f| f.to_string_lossy().ends_with("-2"));
     let newest: Vec<PathBuf> = newest.collect();
     assert!(newest.len() >= 3, "{newest:?}");
@@ -224,7 +229,7 @@ fn a_damaged_checkpoint_is_passed_over_and_said_so() {
             }
             let mut again = trainer(&config);
             let restored = Checkpoints::new(&broken.0).read(&mut again).unwrap().unwrap();
-            assert_eq!(restored.logs, [("a".into(), 1)], "{damage} {file:?}");
+            assert_eq!(restored.logs, [at(1)], "{damage} {file:?}");
             let said = restored.passed_over.len();
             let gone = damage == "missing" && file.to_string_lossy().contains("manifest");
             assert_eq!(said, usize::from(!gone), "{damage} {file:?}: {restored:?}");
@@ -246,20 +251,89 @@ fn another_configuration_or_version_is_refused() {
     let mut first = trainer(&config("ecrl"));
     let mut log = Log::default();
     log.advance(&mut first, 100);
-    Checkpoints::new(&folder.0).write(&mut first, vec![]).unwrap();
+    Checkpoints::new(&folder.0).write(&mut first, &[]).unwrap();
     let mut other = trainer(&config("bc"));
     let error = Checkpoints::new(&folder.0).read(&mut other).unwrap_err().to_string();
     assert!(error.contains("it is a state of ecrl, version 2; expected one of bc"), "{error}");
     let mut longer = trainer(&Config { steps: 9000, ..config("ecrl") });
     assert!(Checkpoints::new(&folder.0).read(&mut longer).unwrap().is_some());
 
-    let path = folder.0.join("checkpoint/manifest-1");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let json = text.lines().next().unwrap().replace("\"format\":4", "\"format\":99");
-    std::fs::write(&path, format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()))).unwrap();
+    rewrite(&folder.0.join("checkpoint/manifest-1"), |json| {
+        json.replace("\"format\":4", "\"format\":99")
+    });
     let mut again = trainer(&config("ecrl"));
     let error = Checkpoints::new(&folder.0).read(&mut again).unwrap_err().to_string();
     assert!(error.contains("has format 99, by \"ecrl"), "{error}");
+}
+
+/// Changes a manifest, with a checksum to match.
+fn rewrite(path: &Path, change: impl Fn(&str) -> String) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let json = change(text.lines().next().unwrap());
+    assert_ne!(json, text.lines().next().unwrap());
+    std::fs::write(path, format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()))).unwrap();
+}
+
+#[test]
+fn what_is_not_of_a_checkpoint_stays_where_it_is() {
+    let folder = Folder::new("foreign");
+    let inside = folder.0.join("checkpoint");
+    std::fs::create_dir_all(inside.join("state-99")).unwrap(); // a folder
+    std::fs::write(inside.join("model.pt"), "mine").unwrap();
+    std::fs::write(inside.join("state-final"), "mine").unwrap();
+    let mut first = trainer(&config("ecrl"));
+    let (mut log, mut checkpoints) = (Log::default(), Checkpoints::new(&folder.0));
+    for _ in 0..4 {
+        log.advance(&mut first, 100);
+        checkpoints.write(&mut first, &[]).unwrap();
+    }
+    let names: Vec<String> = folder
+        .files()
+        .iter()
+        .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    for kept in ["model.pt", "state-final", "state-99", "state-3", "state-4", "manifest-3"] {
+        assert!(names.iter().any(|name| name == kept), "{kept}: {names:?}");
+    }
+    assert!(!names.iter().any(|name| name == "state-2"), "the older ones make room: {names:?}");
+    // A link in the folder's place leads nowhere.
+    let elsewhere = Folder::new("elsewhere");
+    std::os::unix::fs::symlink(&inside, elsewhere.0.join("checkpoint")).unwrap();
+    let error = Checkpoints::new(&elsewhere.0).write(&mut first, &[]).unwrap_err().to_string();
+    assert!(error.ends_with("it is a link; expected a folder of the run's own"), "{error}");
+}
+
+#[test]
+fn a_crafted_manifest_is_refused_before_it_leads_anywhere() {
+    let folder = Folder::new("crafted");
+    let mut first = trainer(&config("ecrl"));
+    Log::default().advance(&mut first, 400);
+    Checkpoints::new(&folder.0).write(&mut first, &[at(3)]).unwrap();
+    let victim = folder.0.join("victim");
+    std::fs::write(&victim, "mine").unwrap();
+    let many = |json: &str| {
+        let start = json.find("{\"name\":\"replay-0-1\"").expect("a segment");
+        let part = &json[start..start + json[start..].find('}').unwrap() + 1];
+        json.replace(part, &vec![part; 100_000].join(","))
+    };
+    for (expected, change) in [
+        (
+            "it names \"../victim\", which is no file of a run",
+            &(|json: &str| json.replace("metrics.jsonl", "../victim")) as &dyn Fn(&str) -> String,
+        ),
+        ("it names \"../victim\", which is no file of a run", &|json: &str| {
+            json.replace("\"name\":\"state-1\"", "\"name\":\"../victim\"")
+        }),
+        ("replay buffer: expected one of this run's size", &many),
+    ] {
+        let crafted = Folder::new("crafted-copy");
+        copy(&folder.0, &crafted.0);
+        rewrite(&crafted.0.join("checkpoint/manifest-1"), change);
+        let mut again = trainer(&config("ecrl"));
+        let error = Checkpoints::new(&crafted.0).read(&mut again).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(std::fs::read(&victim).unwrap(), b"mine");
 }
 
 /// The point mass as an environment from outside: it cannot tell its state.
@@ -288,7 +362,7 @@ fn environments_that_cannot_tell_their_state_begin_episodes_anew_and_say_so() {
         let folder = Folder::new(&format!("outside-{algorithm}"));
         let (mut first, mut log) = (new(), Log::default());
         log.advance(&mut first, 20);
-        Checkpoints::new(&folder.0).write(&mut first, vec![]).unwrap();
+        Checkpoints::new(&folder.0).write(&mut first, &[]).unwrap();
         let mut second = new();
         let restored = Checkpoints::new(&folder.0).read(&mut second).unwrap().unwrap();
         assert_eq!(restored.notes.len(), told, "{algorithm}: {:?}", restored.notes);

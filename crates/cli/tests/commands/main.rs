@@ -8,4 +8,5 @@ mod grid;
 mod lists;
 mod policies;
 mod resume;
+mod safety;
 mod train;

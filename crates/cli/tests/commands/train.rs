@@ -177,7 +177,7 @@ fn bad_training_input_gets_one_line_and_writes_nothing() {
         ),
         (
             &["ant", "--constraint", "torque<=x"],
-            "constraint 'torque<=x': expected a finite number after '<=', got 'x'",
+            "constraint 'torque<=x': expected a number from -1e30 to 1e30 after '<=', got 'x'",
         ),
         (&["ant", "--set", "alpah=1"], "unknown key 'alpah': did you mean 'sac.alpha'?"),
         (&["ant", "--set", "alpha={a=1}"], "sac.alpha: expected a single value, got a section"),

@@ -22,6 +22,9 @@ use crate::algorithms;
 /// The version of the file's format.
 const FORMAT: u32 = 2;
 
+/// Steps of a run: far beyond what anybody lives to see.
+pub const MOST_STEPS: u64 = 1_000_000_000_000_000;
+
 /// Every value a run depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -185,7 +188,8 @@ impl Config {
     /// Checks every value against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let row = self.row()?;
-        range::check(self.steps > 0, "steps", self.steps, "at least 1")?;
+        let fits = (1..=MOST_STEPS).contains(&self.steps);
+        range::check(fits, "steps", self.steps, "1 to 1e15")?;
         range::many("test.episodes", self.test.episodes)?;
         range::many("test.retest_episodes", self.test.retest_episodes)?;
         row.validate(&self.sections)

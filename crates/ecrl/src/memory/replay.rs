@@ -133,15 +133,22 @@ impl Replay {
 
     /// Whether what was stored could stand here.
     pub fn fits(&self, stored: &StoredReplay) -> bool {
-        let StoredReplay { segments, len, next } = stored;
-        let (width, rows) = (self.width(), *len.max(next));
-        *len <= self.capacity
-            && *next < self.capacity
-            && (*len == self.capacity || next == len)
-            && segments.len() == rows.div_ceil(SEGMENT)
-            && segments.iter().enumerate().all(|(i, segment)| {
-                segment.len() == SEGMENT.min(self.capacity - i * SEGMENT) * width
-            })
+        let bytes = |segment: &Vec<f32>| size_of_val(&segment[..]) as u64;
+        let sizes: Vec<u64> = stored.segments.iter().map(bytes).collect();
+        self.fits_sizes(&sizes, stored.len, stored.next)
+    }
+
+    /// The same, by the bytes of its segments, how many transitions there are and where the next goes.
+    pub fn fits_sizes(&self, segments: &[u64], len: usize, next: usize) -> bool {
+        let row = (self.width() * size_of::<f32>()) as u64;
+        len <= self.capacity
+            && next < self.capacity
+            && (len == self.capacity || next == len)
+            && segments.len() == len.max(next).div_ceil(SEGMENT)
+            && segments
+                .iter()
+                .enumerate()
+                .all(|(i, bytes)| *bytes == SEGMENT.min(self.capacity - i * SEGMENT) as u64 * row)
     }
 
     /// Goes back to what was stored, which must fit.

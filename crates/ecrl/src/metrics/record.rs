@@ -91,6 +91,16 @@ impl Record {
         self
     }
 
+    /// The name of the first value that is not finite.
+    pub fn find_not_finite(&self) -> Option<&'static str> {
+        let broken = |value: &Value| match value {
+            Value::Number(number) => !number.is_finite(),
+            Value::Numbers(numbers) => !numbers.iter().all(|number| number.is_finite()),
+            Value::Count(_) | Value::Flag(_) | Value::Text(_) => false,
+        };
+        self.iter().find(|(_, value)| broken(value)).map(|(about, _)| about.name)
+    }
+
     /// Adds an update's figures to sums of them.
     pub(crate) fn add(&mut self, figures: &Figures) {
         for (metric, figure) in figures {

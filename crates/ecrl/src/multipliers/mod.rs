@@ -156,7 +156,8 @@ impl Rule {
             }
             Self::PerActor { lambda, actor_lambda, eta, buffer, buffer_batch } => {
                 actor_lambda.validate(ACTOR_LAMBDA)?;
-                range::check(*buffer > 0, "multipliers.buffer", buffer, "at least 1")?;
+                let fits = (1..=1_000_000).contains(buffer);
+                range::check(fits, "multipliers.buffer", buffer, "1 to 1000000")?;
                 range::check(
                     (1..=*buffer).contains(buffer_batch),
                     "multipliers.buffer_batch",
