@@ -10,6 +10,7 @@ test: setup
 	$(cargo) clippy --workspace --all-targets --release --locked -- -D warnings
 	cd '$(root)' && RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked
 	$(cargo) test --workspace --release --locked
+	'$(root)tools/outside-test'
 
 # A run killed 200 times, at random instants, against one that was not.
 chaos: setup

@@ -10,14 +10,17 @@ const LINK_DIR: &str = "MUJOCO_DYNAMIC_LINK_DIR";
 fn main() {
     println!("cargo::rerun-if-env-changed={LINK_DIR}");
     let dir = std::env::var(LINK_DIR).unwrap_or_default();
-    if !Path::new(&dir).join("libmujoco.so").is_file() {
+    // Where it really is: the clone, whose folder is a link, may be moved.
+    let Ok(library) = Path::new(&dir).join("libmujoco.so").canonicalize() else {
         println!(
             "cargo::error=MuJoCo is missing: no libmujoco.so in '{dir}'. \
              Run tools/fetch-mujoco, or set {LINK_DIR} to a folder that holds it."
         );
         return;
-    }
-    println!("cargo::rustc-link-arg=-Wl,-rpath,{dir}");
+    };
+    println!("cargo::rerun-if-changed={}", library.display());
+    let folder = library.parent().unwrap_or(Path::new(&dir));
+    println!("cargo::rustc-link-arg=-Wl,-rpath,{}", folder.display());
     // For a packaged program: bin/ecrl beside lib/libmujoco.so.
     println!("cargo::rustc-link-arg=-Wl,-rpath,$ORIGIN/../lib");
 }

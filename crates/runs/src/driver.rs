@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn the_first_checkpoint_comes_early() {
-        let minutes = |n| Every::Time(Duration::from_secs(60 * n));
+        let minutes = |n: u64| Every::Time(Duration::from_secs(60 * n));
         assert_eq!(minutes(5).time(false), Some(Duration::from_secs(60)));
         assert_eq!(minutes(5).time(true), Some(Duration::from_secs(300)));
         let second = Duration::from_secs(1);
