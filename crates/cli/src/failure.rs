@@ -58,7 +58,9 @@ impl From<UnknownTask> for Failure {
 impl From<ReportError> for Failure {
     fn from(error: ReportError) -> Self {
         match error {
-            ReportError::NoFolder(_) | ReportError::NoRuns(_) => Self::input(error),
+            ReportError::NoFolder(_) | ReportError::NoRuns(_) | ReportError::NotOurs(_) => {
+                Self::input(error)
+            }
             ReportError::Constraint(error) => error.into(),
             ReportError::Run(error) => error.into(),
             ReportError::Io { .. } | ReportError::Figure(_) => Self::run(error),

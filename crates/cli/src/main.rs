@@ -111,7 +111,7 @@ fn main() -> ExitCode {
         Err(Failure { message, code }) => {
             if !message.is_empty() {
                 // Nobody may read any more: the exit code still tells.
-                let _ = writeln!(io::stderr(), "error: {}", text::printable(&message));
+                let _ = writeln!(io::stderr(), "error: {}", runs::shell::printable(&message));
             }
             ExitCode::from(code)
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use report::Report;
+use runs::shell::printable;
 
 use crate::failure::Failure;
 
@@ -36,9 +37,9 @@ pub fn report(args: ReportArgs, output: &mut impl Write) -> Result<(), Failure> 
     let report = Report::new(&args.runs, band)?;
     report.write(&args.out)?;
     for note in &report.notes {
-        writeln!(output, "note: {note}")?;
+        writeln!(output, "note: {}", printable(note))?;
     }
-    let out = args.out.display();
+    let out = printable(&args.out.display().to_string());
     writeln!(output, "{} reported in {out}: open {out}/index.html", report.count())?;
     Ok(())
 }

@@ -30,13 +30,6 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// Text from elsewhere - a file's name, a run's configuration - as it may stand on a terminal: what would
-/// steer it is shown instead.
-pub fn printable(text: &str) -> String {
-    let one = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(one).collect()
-}
-
 /// The command as it was typed, so that what is advised can be typed as it stands.
 pub fn program() -> String {
     std::env::var("ECRL_COMMAND").unwrap_or_else(|_| "ecrl".into())

@@ -76,6 +76,13 @@ pub struct Panel {
     pub series: Vec<Series>,
 }
 
+impl Panel {
+    /// What is drawn, of which task.
+    pub fn title(&self) -> String {
+        format!("{}: {}", self.task, self.metric)
+    }
+}
+
 /// The runs of each algorithm on each task: by panel, then by label.
 pub type Groups<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'a Run>>>;
 
@@ -94,7 +101,8 @@ pub fn panels(groups: &Groups, band: Band, rng: &mut Rng) -> Vec<Panel> {
     let mut panels = Vec::new();
     for (task, labels) in groups {
         let any = labels.values().flatten().next().expect("a group has runs");
-        let steps = labels.values().flatten().map(|run| run.config.steps).max().unwrap_or(0) as f64;
+        // By what was run, not by what was asked for.
+        let steps = labels.values().flatten().map(|run| run.steps()).max().unwrap_or(0) as f64;
         for subject in [Subject::Learner, Subject::Champion] {
             let metrics = (0..any.constraints.len()).map(Metric::Cost);
             for metric in [Metric::Reward].into_iter().chain(metrics) {
@@ -134,30 +142,57 @@ fn curve(
 ) -> Vec<Point> {
     let tests: Vec<Vec<(f64, f64)>> =
         runs.iter().map(|run| run.tests(subject, face, metric)).collect();
+    let tests: Vec<&Vec<(f64, f64)>> = tests.iter().filter(|tests| !tests.is_empty()).collect();
+    // Of one run its tests themselves; of several, values between theirs at common steps; where each has
+    // but one, that.
+    let mut common: Vec<f64> = match tests[..] {
+        [one] => one.iter().map(|test| test.0).collect(),
+        _ => (0..POINTS).map(|i| steps * i as f64 / (POINTS - 1) as f64).collect(),
+    };
+    let thin = common.len().div_ceil(3 * POINTS);
+    if thin > 1 {
+        let last = common.last().copied();
+        common = common.into_iter().step_by(thin).collect();
+        common.extend(last.filter(|last| common.last() != Some(last)));
+    }
+    let at = |tests: &Vec<(f64, f64)>, step: f64| match tests[..] {
+        [_, _, ..] => stats::interpolate(tests, step),
+        _ => None,
+    };
     let mut points = Vec::new();
-    for i in 0..POINTS {
-        let step = steps * i as f64 / (POINTS - 1) as f64;
-        let values: Vec<f64> =
-            tests.iter().filter_map(|tests| stats::interpolate(tests, step)).collect();
-        if values.is_empty() {
-            continue;
+    let mut add = |step: f64, values: Vec<f64>| {
+        if !values.is_empty() {
+            points.push(point(step, values, band, rng));
         }
-        let (n, mean) = (values.len(), stats::mean(&values));
-        let (low, high) = match band {
-            _ if n == 1 => (mean, mean),
-            Band::Deviation => {
-                let deviation = stats::deviation(&values);
-                (mean - deviation, mean + deviation)
-            }
-            Band::Bootstrap => {
-                let statistic = |scores: &[stats::Scores]| stats::mean(&scores[0][0]);
-                let estimate = stats::bootstrap(&[&vec![values]], statistic, REPEATS / 4, rng);
-                (estimate.low, estimate.high)
-            }
-        };
-        points.push(Point { step, mean, low, high, n });
+    };
+    for step in common {
+        add(step, tests.iter().filter_map(|tests| at(tests, step)).collect());
+    }
+    let single: Vec<(f64, f64)> =
+        tests.iter().filter(|tests| tests.len() == 1).map(|tests| tests[0]).collect();
+    if !single.is_empty() && single.len() == tests.len() {
+        let mean = stats::mean(&single.iter().map(|test| test.0).collect::<Vec<_>>());
+        add(mean, single.iter().map(|test| test.1).collect());
     }
     points
+}
+
+/// The mean over seeds, with its band.
+fn point(step: f64, values: Vec<f64>, band: Band, rng: &mut Rng) -> Point {
+    let (n, mean) = (values.len(), stats::mean(&values));
+    let (low, high) = match band {
+        _ if n == 1 => (mean, mean),
+        Band::Deviation => {
+            let deviation = stats::deviation(&values);
+            (mean - deviation, mean + deviation)
+        }
+        Band::Bootstrap => {
+            let statistic = |scores: &[stats::Scores]| stats::mean(&scores[0][0]);
+            let estimate = stats::bootstrap(&[&vec![values]], statistic, REPEATS / 4, rng);
+            (estimate.low, estimate.high)
+        }
+    };
+    Point { step, mean, low, high, n }
 }
 
 /// One row of the table: an algorithm on a task.

@@ -1,12 +1,16 @@
-//! Figures as SVG, and as PNG for where SVG cannot go.
+//! Figures as SVG.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use resvg::{tiny_skia, usvg};
-
+use crate::axis::{labelled, short, ticks};
 use crate::curves::{Panel, Point};
+use crate::paint::FONT;
+pub use crate::paint::Painter;
 use crate::runs::Face;
+
+/// The size of a panel.
+pub const SIZE: (f64, f64) = (340.0, 240.0);
 
 /// Okabe and Ito's colours, told apart by colour-blind people too, on white and on black.
 const COLOURS: [&str; 7] =
@@ -63,8 +67,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame in which all points are seen.
-    pub fn new(width: f64, height: f64, x: (f64, f64), values: impl Iterator<Item = f64>) -> Self {
+    /// A frame in which all points are seen, under a title.
+    pub fn new(title: &str, x: (f64, f64), values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
             .filter(|v| v.is_finite())
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
@@ -72,7 +76,9 @@ impl Frame {
         let room = if high > low { 0.06 * (high - low) } else { high.abs().max(1.0) * 0.1 };
         let x = if x.1 > x.0 { x } else { (x.0, x.0 + 1.0) };
         let y = (low - room, high + room);
-        Self { width, height, left: 52.0, right: 18.0, top: 24.0, bottom: 26.0, x, y }
+        let (width, height) = SIZE;
+        let top = 10.0 + LINE * lines(title).len() as f64;
+        Self { width, height, left: 62.0, right: 18.0, top, bottom: 40.0, x, y }
     }
 
     fn px(&self, x: f64) -> f64 {
@@ -85,8 +91,8 @@ impl Frame {
         self.height - self.bottom - share * (self.height - self.top - self.bottom)
     }
 
-    /// Axes with their numbers, and a title.
-    pub fn axes(&self, title: &str) -> String {
+    /// Axes with their numbers and names, and a title.
+    pub fn axes(&self, title: &str, [below, beside]: [&str; 2]) -> String {
         let mut svg = String::new();
         let (x0, x1) = (self.left, self.width - self.right);
         let (y0, y1) = (self.height - self.bottom, self.top);
@@ -107,19 +113,34 @@ impl Frame {
                 y0 + 16.0
             );
         }
+        let (middle, centre) = ((x0 + x1) / 2.0, (y0 + y1) / 2.0);
         let _ = write!(
             svg,
-            r#"<path d="M{x0:.1} {y1:.1}V{y0:.1}H{x1:.1}" stroke="currentColor" fill="none" opacity=".6"/><text x="{x0:.1}" y="15" font-weight="bold">{}</text>"#,
-            escape(title)
+            r#"<path d="M{x0:.1} {y1:.1}V{y0:.1}H{x1:.1}" stroke="currentColor" fill="none" opacity=".6"/><text x="{middle:.1}" y="{:.1}" text-anchor="middle" opacity=".75">{}</text><text transform="translate(13 {centre:.1}) rotate(-90)" text-anchor="middle" opacity=".75">{}</text>"#,
+            self.height - 8.0,
+            escape(below),
+            escape(beside)
         );
+        for (i, line) in lines(title).iter().enumerate() {
+            let y = 15.0 + LINE * i as f64;
+            let _ = write!(
+                svg,
+                r#"<text x="8" y="{y:.1}" font-size="12" font-weight="bold">{}</text>"#,
+                escape(line)
+            );
+        }
         svg
     }
 
-    /// A dashed line across.
-    pub fn threshold(&self, y: f64) -> String {
-        let (x0, x1, y) = (self.left, self.width - self.right, self.py(y));
+    /// A dashed line across, with its value.
+    pub fn threshold(&self, value: f64) -> String {
+        let (x0, x1, y) = (self.left, self.width - self.right, self.py(value));
+        // Above the line, or below it where there is no room.
+        let text = if y - 14.0 > self.top { y - 4.0 } else { y + 12.0 };
         format!(
-            r#"<path class="threshold" d="M{x0:.1} {y:.1}H{x1:.1}" stroke="currentColor" stroke-width="1.3" stroke-dasharray="5 4" fill="none"/>"#
+            r#"<path class="threshold" d="M{x0:.1} {y:.1}H{x1:.1}" stroke="currentColor" stroke-width="1.3" stroke-dasharray="5 4" fill="none"/><text x="{:.1}" y="{text:.1}" text-anchor="end" font-size="10">bound ≤ {}</text>"#,
+            x1 - 2.0,
+            short(value)
         )
     }
 
@@ -138,6 +159,12 @@ impl Frame {
             r#"<path d="M{path}" stroke="{}" stroke-width="{width}" stroke-dasharray="{}" stroke-linejoin="round" fill="none"/>"#,
             style.colour, style.dash
         )
+    }
+
+    /// A single point, which no line leads to.
+    pub fn point(&self, (x, y): (f64, f64), style: &Style) -> String {
+        let (x, y) = (self.px(x), self.py(y));
+        format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="3" fill="{}"/>"#, style.colour)
     }
 
     /// Dots.
@@ -167,7 +194,7 @@ impl Frame {
     pub fn svg(&self, class: &str, content: &str) -> String {
         let (w, h) = (self.width, self.height);
         format!(
-            r#"<svg class="{class}" viewBox="0 0 {w:.0} {h:.0}" role="img" xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="11" fill="currentColor">{content}</svg>"#
+            r#"<svg class="{class}" viewBox="0 0 {w:.0} {h:.0}" role="img" xmlns="http://www.w3.org/2000/svg" font-family="{FONT}, sans-serif" font-size="11" fill="currentColor">{content}</svg>"#
         )
     }
 }
@@ -176,8 +203,9 @@ impl Frame {
 pub fn panel(panel: &Panel, styles: &BTreeMap<String, Style>, title: &str) -> (Frame, String) {
     let points = panel.series.iter().flat_map(|s| &s.points);
     let values = points.flat_map(|p| [p.low, p.high]).chain(panel.threshold);
-    let frame = Frame::new(330.0, 220.0, (0.0, panel.steps), values);
-    let mut svg = frame.axes(title);
+    let frame = Frame::new(title, (0.0, panel.steps), values);
+    let beside = if panel.threshold.is_some() { "J_C" } else { "return" };
+    let mut svg = frame.axes(title, [STEPS, beside]);
     if let Some(threshold) = panel.threshold {
         svg += &frame.threshold(threshold);
     }
@@ -200,14 +228,18 @@ pub fn panel(panel: &Panel, styles: &BTreeMap<String, Style>, title: &str) -> (F
         let all = |p: &Point| p.n == series.seeds;
         for part in series.points.chunk_by(|a, b| all(a) == all(b)) {
             let width = if all(&part[0]) && !sampled { 1.8 } else { 1.0 };
-            svg += &frame.line(part.iter().map(|p| (p.step, p.mean)), style, width);
+            svg += &match part {
+                [one] => frame.point((one.step, one.mean), style),
+                _ => frame.line(part.iter().map(|p| (p.step, p.mean)), style, width),
+            };
         }
         svg += "</g>";
     }
     (frame, svg)
 }
 
-/// All panels in the paper's layout: a column for each task, reward above, constraints below; and a note.
+/// All panels in the paper's layout: a column for each task, reward above, constraints below; those of one
+/// task alone side by side. And a note.
 pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>, note: &str) -> String {
     let mut columns: Vec<Vec<&Panel>> = Vec::new();
     for one in panels {
@@ -216,28 +248,34 @@ pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>, note: &str) -> 
             _ => columns.push(vec![one]),
         }
     }
+    if let [alone] = &columns[..] {
+        let across = alone.len().min(3);
+        columns =
+            (0..across).map(|x| alone.iter().copied().skip(x).step_by(across).collect()).collect();
+    }
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let below = SIZE.1 * rows as f64;
     // The note needs some room.
-    let width = (330.0 * columns.len() as f64).max(760.0);
+    let note = wrapped(note, 110);
+    let width = (SIZE.0 * columns.len() as f64).max(680.0);
     let longest = styles.keys().map(|label| label.chars().count()).max().unwrap_or(0);
     let slot = 56.0 + 6.5 * longest as f64;
     let per_row = ((width / slot) as usize).max(1);
-    let legend = 24.0 + 18.0 * styles.len().div_ceil(per_row) as f64;
-    let height = 220.0 * rows as f64 + legend;
+    let legend = 18.0 * styles.len().div_ceil(per_row) as f64;
+    let height = below + legend + 8.0 + LINE * note.len() as f64 + 6.0;
     let mut svg = format!(
-        r##"<svg viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="11" color="#111" fill="currentColor"><rect width="100%" height="100%" fill="#fff"/>"##
+        r##"<svg viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" xmlns="http://www.w3.org/2000/svg" font-family="{FONT}, sans-serif" font-size="11" color="#111" fill="currentColor"><rect width="100%" height="100%" fill="#fff"/>"##
     );
     for (x, column) in columns.iter().enumerate() {
         for (y, one) in column.iter().enumerate() {
-            let title = format!("{}: {}", one.task, one.metric);
-            let (x, y) = (330 * x, 220 * y);
-            let content = panel(one, styles, &title).1;
+            let (x, y) = (SIZE.0 * x as f64, SIZE.1 * y as f64);
+            let content = panel(one, styles, &one.title()).1;
             let _ = write!(svg, r#"<g transform="translate({x} {y})">{content}</g>"#);
         }
     }
     for (i, (label, style)) in ordered(styles).into_iter().enumerate() {
         let x = 16.0 + slot * (i % per_row) as f64;
-        let y = 220.0 * rows as f64 + 16.0 + 18.0 * (i / per_row) as f64;
+        let y = below + 10.0 + 18.0 * (i / per_row) as f64;
         let _ = write!(
             svg,
             r#"<path d="M{x:.0} {y:.0}h26" stroke="{}" stroke-width="2.5" stroke-dasharray="{}"/><text x="{:.0}" y="{:.0}">{}</text>"#,
@@ -248,9 +286,36 @@ pub fn sheet(panels: &[Panel], styles: &BTreeMap<String, Style>, note: &str) -> 
             escape(label)
         );
     }
-    let y = height - 6.0;
-    let _ = write!(svg, r#"<text x="16" y="{y:.0}" opacity=".7">{}</text></svg>"#, escape(note));
-    svg
+    for (i, line) in note.iter().enumerate() {
+        let y = below + legend + 16.0 + LINE * i as f64;
+        let _ = write!(svg, r#"<text x="16" y="{y:.0}" opacity=".75">{}</text>"#, escape(line));
+    }
+    svg + "</svg>"
+}
+
+/// What is below the axis of most panels.
+pub const STEPS: &str = "environment steps";
+/// Between two lines of text.
+const LINE: f64 = 15.0;
+
+/// A title in lines that fit a panel.
+fn lines(title: &str) -> Vec<String> {
+    wrapped(title, 48)
+}
+
+/// Text in lines of at most so many characters, but for words that are longer.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                *line += " ";
+                *line += word;
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Styles in the order of their colours.
@@ -265,103 +330,6 @@ pub fn ordered(styles: &BTreeMap<String, Style>) -> Vec<(&String, &Style)> {
     all
 }
 
-/// What draws an SVG, with a font: none need be installed.
-pub struct Painter(usvg::Options<'static>);
-
-impl Painter {
-    /// Loads the font.
-    pub fn new() -> Result<Self, String> {
-        let mut options = usvg::Options::default();
-        let fonts = options.fontdb_mut();
-        fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
-        let family = fonts.faces().next().map(|face| face.families[0].0.clone());
-        fonts.set_sans_serif_family(family.ok_or("no font")?);
-        Ok(Self(options))
-    }
-
-    fn paint(&self, svg: &str, scale: f32) -> Result<tiny_skia::Pixmap, String> {
-        let tree = usvg::Tree::from_str(svg, &self.0).map_err(|e| e.to_string())?;
-        let size = tree.size().to_int_size().scale_by(scale).ok_or("no size")?;
-        let mut pixels = tiny_skia::Pixmap::new(size.width(), size.height()).ok_or("no memory")?;
-        resvg::render(&tree, tiny_skia::Transform::from_scale(scale, scale), &mut pixels.as_mut());
-        Ok(pixels)
-    }
-
-    /// Writes lines of text into the upper left corner of a picture: red, green, blue, row after
-    /// row.
-    pub fn write(&self, picture: &mut [u8], width: usize, lines: &[String]) -> Result<(), String> {
-        let height = 10 + 18 * lines.len();
-        let mut svg = format!(
-            r##"<svg xmlns="http://www.w3.org/2000/svg" width="300" height="{height}" font-family="sans-serif" font-size="14"><rect width="300" height="{height}" fill="#000" opacity=".55"/>"##
-        );
-        for (i, line) in lines.iter().enumerate() {
-            let y = 19 + 18 * i;
-            let _ = write!(svg, r##"<text x="9" y="{y}" fill="#fff">{}</text>"##, escape(line));
-        }
-        let over = self.paint(&(svg + "</svg>"), 1.0)?;
-        for (y, row) in over.pixels().chunks_exact(over.width() as usize).enumerate() {
-            for (x, pixel) in row.iter().enumerate().take(width) {
-                let Some(under) = picture.get_mut(3 * (y * width + x)..3 * (y * width + x) + 3)
-                else {
-                    break;
-                };
-                let rest = 255 - u32::from(pixel.alpha());
-                let colours = [pixel.red(), pixel.green(), pixel.blue()];
-                for (under, over) in under.iter_mut().zip(colours) {
-                    *under = (u32::from(over) + u32::from(*under) * rest / 255).min(255) as u8;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// An SVG as PNG, twice as large.
-pub fn png(svg: &str) -> Result<Vec<u8>, String> {
-    Painter::new()?.paint(svg, 2.0)?.encode_png().map_err(|e| e.to_string())
-}
-
-/// Round numbers between two, about `count` of them.
-pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
-    let rough = (high - low) / count as f64;
-    let power = 10f64.powf(rough.log10().floor());
-    // Numbers so near to each other, or so far apart, that nothing round lies between them.
-    let smallest = 1e-12 * low.abs().max(high.abs());
-    if !(power.is_normal() && rough.is_finite() && rough > smallest) {
-        return [low, high].into_iter().filter(|x| x.is_finite()).collect();
-    }
-    let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough);
-    let step = step.unwrap_or(10.0 * power);
-    let first = (low / step).ceil() as i64;
-    (first..).map(|i| i as f64 * step).take_while(|x| *x <= high + 1e-9 * step).collect()
-}
-
-/// Ticks with their texts: short ones, or where those are the same, with as many digits as it takes.
-fn labelled(ticks: Vec<f64>) -> Vec<(f64, String)> {
-    let texts: Vec<String> = ticks.iter().copied().map(short).collect();
-    let same = texts.windows(2).any(|pair| pair[0] == pair[1]);
-    let step = ticks.windows(2).next().map_or(1.0, |pair| pair[1] - pair[0]);
-    let digits = (-step.log10() - 1e-6).ceil().clamp(0.0, 12.0) as usize;
-    let label = |(tick, text)| (tick, if same { format!("{tick:.digits$}") } else { text });
-    ticks.into_iter().zip(texts).map(label).collect()
-}
-
-/// A number for an axis: 1.5k, 2M, 0.25.
-pub fn short(x: f64) -> String {
-    let trim = |text: String| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    };
-    match x.abs() {
-        0.0 => "0".into(),
-        a if a >= 1e6 => trim(format!("{:.2}", x / 1e6)) + "M",
-        a if a >= 1e4 => trim(format!("{:.1}", x / 1e3)) + "k",
-        a if a >= 1.0 => trim(format!("{x:.2}")),
-        a if a >= 1e-3 => trim(format!("{x:.4}")),
-        _ => format!("{x:.1e}"),
-    }
-}
-
 /// Text as it may stand in HTML and SVG.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -372,27 +340,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round() {
-        assert_eq!(ticks(-0.3, 10.2, 5), [0.0, 5.0, 10.0]);
-        assert_eq!(ticks(0.0, 100_000.0, 4), [0.0, 50_000.0, 100_000.0]);
-        let texts: Vec<String> = [0.0, 0.4, 1500.0, 50_000.0, 2e6, -0.05].map(short).to_vec();
-        assert_eq!(texts, ["0", "0.4", "1500", "50k", "2M", "-0.05"]);
-        let texts = |ticks: &[f64]| -> Vec<String> {
-            labelled(ticks.to_vec()).into_iter().map(|(_, text)| text).collect()
-        };
-        assert_eq!(texts(&[0.0, 0.5, 1.0]), ["0", "0.5", "1"]);
-        assert_eq!(
-            texts(&[0.001, 0.00100001, 0.00100002]),
-            ["0.00100000", "0.00100001", "0.00100002"]
-        );
-    }
-
-    #[test]
-    fn text_and_lines_reach_the_png() {
-        let svg = r##"<svg xmlns="http://www.w3.org/2000/svg" width="60" height="20" font-family="sans-serif"><rect width="60" height="20" fill="#fff"/><text x="2" y="14">text</text></svg>"##;
-        let with = png(svg).unwrap();
-        assert!(with.starts_with(b"\x89PNG"));
-        let without = png(&svg.replace(">text<", "><")).unwrap();
-        assert!(with.len() > without.len() + 100, "{} {}", with.len(), without.len());
+    fn titles_are_wrapped_and_never_cut() {
+        let title = "half-cheetah (mean(torque)<=0.4, sum(velocity)<=25): mean torque";
+        let lines = lines(title);
+        assert_eq!(lines.join(" "), title);
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.len() <= 48), "{lines:?}");
     }
 }

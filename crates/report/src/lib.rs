@@ -1,12 +1,14 @@
 //! Statistics and figures over run directories: one page that needs no network, figures as SVG and
 //! PNG, and the numbers behind them as CSV and Markdown.
 
+mod axis;
 mod claims;
 mod csv;
 pub mod curves;
 pub mod figure;
 mod notes;
 mod page;
+mod paint;
 pub mod paper;
 pub mod playback;
 pub mod runs;
@@ -40,6 +42,12 @@ pub enum ReportError {
     /// A run's constraint is unknown.
     #[error(transparent)]
     Constraint(#[from] ConstraintError),
+    /// A file that would be overwritten is not a report's.
+    #[error(
+        "{path} is there already, and not of a report: choose another --out",
+        path = .0.display()
+    )]
+    NotOurs(PathBuf),
     /// Reading or writing failed.
     #[error("{path}: {error}", path = path.display())]
     Io {
@@ -78,20 +86,22 @@ pub struct Report {
 impl Report {
     /// Reads all runs in some folders, at any depth.
     pub fn new(folders: &[PathBuf], band: Band) -> Result<Self, ReportError> {
-        let runs = runs::load(folders)?;
+        let (runs, mut notes) = runs::load(folders)?;
         let groups = curves::groups(&runs);
         let mut rng = cmdp::rng([0; 4]);
         let panels = curves::panels(&groups, band, &mut rng);
         let table = curves::table(&groups, &mut rng);
         let (aggregates, improvements) = curves::aggregates(&groups, &mut rng);
-        let mut labels: Vec<String> = runs.iter().map(|run| run.label.clone()).collect();
+        let mut labels: Vec<(&str, &str)> =
+            runs.iter().map(|run| (&run.kind[..], &run.label[..])).collect();
         // In the order of the table of algorithms, so that colours are the same in most reports.
-        labels.sort_by_key(|label| {
-            let name = label.split(' ').next().unwrap_or_default();
-            (ALGORITHMS.iter().position(|row| row.name() == name), label.clone())
+        labels.sort_by_key(|(kind, label)| {
+            let name = kind.split(' ').next().unwrap_or_default();
+            (ALGORITHMS.iter().position(|row| row.name() == name), *label)
         });
         labels.dedup();
-        let notes = notes::notes(&runs, &groups, &labels, &aggregates);
+        let labels: Vec<String> = labels.into_iter().map(|(_, label)| label.to_owned()).collect();
+        notes.extend(notes::notes(&runs, &groups, &labels, &aggregates));
         Ok(Self { panels, table, aggregates, improvements, notes, band, labels, runs })
     }
 
@@ -105,6 +115,7 @@ impl Report {
 
     /// Writes everything to a folder.
     pub fn write(&self, out: &Path) -> Result<(), ReportError> {
+        refuse_foreign(out, "index.html", &["table.md", "table.csv", "metrics.csv", "curves.csv"])?;
         let put = |name: &str, bytes: &[u8]| put(out, name, bytes);
         let figures = out.join("figures");
         fs::create_dir_all(&figures)
@@ -126,12 +137,9 @@ impl Report {
             }));
         }
         for (name, panels) in sheets {
-            let note = "environment steps; solid: mean action, dotted: sampled actions; dashed across: \
-                        threshold";
-            let svg = figure::sheet(&panels, &styles, note);
-            put(&format!("figures/{name}.svg"), svg.as_bytes())?;
-            let png = figure::png(&svg).map_err(ReportError::Figure)?;
-            put(&format!("figures/{name}.png"), &png)?;
+            let note = "Solid: mean action. Dotted: sampled actions. J_C: what a constraint measures over \
+                        an episode, to stay at or below its bound, the dashed line.";
+            drawing(out, &format!("figures/{name}"), &figure::sheet(&panels, &styles, note))?;
         }
         put("curves.csv", csv::curves(&self.panels).as_bytes())?;
         put("table.csv", csv::table(&self.table).as_bytes())?;
@@ -151,6 +159,37 @@ impl Report {
         }
         md
     }
+}
+
+/// Refuses to write a page and its files over those of somebody else: a page of ours says so.
+fn refuse_foreign(out: &Path, page: &str, files: &[&str]) -> Result<(), ReportError> {
+    let path = out.join(page);
+    match fs::read_to_string(&path) {
+        Ok(text) if is_our_page(&text) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let there = files.iter().map(|name| out.join(name)).find(|path| path.exists());
+            there.map_or(Ok(()), |path| Err(ReportError::NotOurs(path)))
+        }
+        Ok(_) | Err(_) => Err(ReportError::NotOurs(path)),
+    }
+}
+
+/// Whether it is a page that this program wrote.
+pub fn is_our_page(text: &str) -> bool {
+    // Pages of the first version have a title alone.
+    ["<meta name=\"generator\" content=\"ecrl\">", "<title>ecrl report</title>"]
+        .iter()
+        .any(|mark| text.contains(mark))
+}
+
+/// Writes a drawing of a folder that is there, as SVG, PNG and PDF.
+fn drawing(out: &Path, name: &str, svg: &str) -> Result<(), ReportError> {
+    let png = paint::png(svg).map_err(ReportError::Figure)?;
+    let pdf = paint::pdf(svg).map_err(ReportError::Figure)?;
+    for (end, bytes) in [("svg", svg.as_bytes()), ("png", &png), ("pdf", &pdf)] {
+        put(out, &format!("{name}.{end}"), bytes)?;
+    }
+    Ok(())
 }
 
 /// Writes a file of a folder that is there.
@@ -174,17 +213,10 @@ const TABLE_HEAD: [&str; 10] = [
 
 /// A row of the table as text.
 fn cells(row: &Row) -> [String; 10] {
-    let estimate = |e: &Option<Estimate>| match e {
-        None => "-".into(),
-        Some(e) if e.low == e.high => figure::short(e.value),
-        Some(e) => {
-            let [value, low, high] = [e.value, e.low, e.high].map(figure::short);
-            format!("{value} [{low}, {high}]")
-        }
-    };
+    let estimate = |e: &Option<Estimate>| e.as_ref().map_or("-".into(), interval);
     let all = |texts: Vec<String>| if texts.is_empty() { "-".into() } else { texts.join("; ") };
     let costs = |face: usize| all(row.cost[face].iter().map(estimate).collect());
-    let excess = row.excess.iter().map(|x| x.map_or("-".into(), figure::short));
+    let excess = row.excess.iter().map(|x| x.map_or("-".into(), axis::short));
     [
         row.task.clone(),
         row.algorithm.clone(),
@@ -199,7 +231,7 @@ fn cells(row: &Row) -> [String; 10] {
             } else {
                 String::new()
             };
-            figure::short(best) + &of
+            axis::short(best) + &of
         }),
         all(excess.collect()),
         match row.unfinished {
@@ -207,6 +239,12 @@ fn cells(row: &Row) -> [String; 10] {
             more => format!("{} (+{more} unfinished)", row.seeds),
         },
     ]
+}
+
+/// A value with its interval, where there is one.
+fn interval(e: &Estimate) -> String {
+    let [value, low, high] = [e.value, e.low, e.high].map(axis::short);
+    if e.low == e.high { value } else { format!("{value} [{low}, {high}]") }
 }
 
 fn file_name(text: &str) -> String {

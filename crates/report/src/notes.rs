@@ -42,20 +42,6 @@ pub fn notes(
                 notes
                     .push(format!("{panel}, {label}: no run with seed {list}, which others have."));
             }
-            let twice = seeds.windows(2).any(|pair| pair[0] == pair[1]);
-            if twice {
-                notes
-                    .push(format!("{panel}, {label}: several runs with the same seed; all count."));
-            }
-            let mut lengths: Vec<u64> = runs.iter().map(|run| run.config.steps).collect();
-            lengths.sort_unstable();
-            lengths.dedup();
-            if lengths.len() > 1 {
-                notes.push(format!(
-                    "{panel}, {label}: runs of unequal length, {lengths:?} steps; thin lines show \
-                     where some have ended, and the table takes each at its own end."
-                ));
-            }
         }
     }
     let finished = runs.iter().filter(|run| run.state == RunState::Finished);

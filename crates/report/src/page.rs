@@ -7,10 +7,10 @@ use ecrl::algorithms;
 use ecrl::metrics::{About, ENV_STEPS, GENERATION, Kind, Value};
 use serde_json::json;
 
-use crate::figure::{self, Frame, Style, escape, ordered, short};
+use crate::figure::{self, Frame, STEPS, Style, escape, ordered};
+use crate::paint;
 use crate::runs::Run;
-use crate::stats::Estimate;
-use crate::{Report, TABLE_HEAD, cells};
+use crate::{Report, TABLE_HEAD, cells, interval};
 
 /// Dots in a run's scatter of the population.
 const DOTS: usize = 400;
@@ -38,6 +38,7 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
     // Within a script element, only this would end it.
     let data = data.to_string().replace("</", "<\\/");
     let (css, js) = (include_str!("page.css"), include_str!("page.js"));
+    let font = paint::font_face();
     let mut notes = String::new();
     for note in &report.notes {
         let _ = write!(notes, "<li class=\"note\">{}</li>", escape(note));
@@ -45,11 +46,13 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>ecrl report</title><style>{css}</style></head><body>\
+         <meta name=\"generator\" content=\"ecrl\">\
+         <title>ecrl report</title><style>{font}{css}</style></head><body>\
          <h1>Reward and constraints</h1>\
          <p>{}. A policy has two faces: solid curves are tests with its mean action, which a robot is \
          shipped with; dotted ones are its sampled actions, which it is trained on. Feasible means both. \
-         Band: {}. A dashed line across is a threshold: J_C must stay at or below it.</p><ul>{notes}</ul>{}\
+         Band: {}. J_C is what a constraint measures over an episode, the mean or the sum of what its steps \
+         cost; it must stay at or below the bound \u{3b5}, the dashed line across.</p><ul>{notes}</ul>{}\
          <h2>Learning curves</h2>{curves}<h2>Table</h2>{}<h2>Over all tasks</h2>{}\
          <h2>Training, run by run</h2>{}<h2>How to make this again</h2>{}\
          <script type=\"application/json\" id=\"data\">{data}</script><script>{js}</script>\
@@ -102,7 +105,10 @@ fn controls(report: &Report, styles: &BTreeMap<String, Style>) -> String {
 }
 
 fn curves(report: &Report, styles: &BTreeMap<String, Style>, frames: &mut Vec<Frame>) -> String {
-    let mut html = String::from("<div class=\"panels\">");
+    // One task alone has the whole width.
+    let alone = report.panels.iter().all(|panel| panel.task == report.panels[0].task);
+    let class = if alone { "panels alone" } else { "panels" };
+    let mut html = format!("<div class=\"{class}\">");
     let mut open = None;
     for (i, panel) in report.panels.iter().enumerate() {
         if open != Some(&panel.task) {
@@ -112,7 +118,7 @@ fn curves(report: &Report, styles: &BTreeMap<String, Style>, frames: &mut Vec<Fr
             let _ = write!(html, "<div class=\"task\" data-task=\"{}\">", escape(&panel.task));
             open = Some(&panel.task);
         }
-        let title = format!("{}: {}", panel.task, panel.metric);
+        let title = panel.title();
         let (frame, content) = figure::panel(panel, styles, &title);
         frames.push(frame);
         let _ = write!(
@@ -122,7 +128,7 @@ fn curves(report: &Report, styles: &BTreeMap<String, Style>, frames: &mut Vec<Fr
             frame.svg("curves", &content)
         );
     }
-    html + "</div></div><p>Environment steps to the right. Move over a curve, or focus a panel and use \
+    html + "</div></div><p>Move over a curve, or focus a panel and use \
             the arrow keys, to read values. Lines are thin where some seeds are missing.</p>"
 }
 
@@ -140,7 +146,9 @@ fn table(report: &Report) -> String {
             .enumerate()
             .map(|(i, text)| {
                 let class = if i == 6 { class } else { "" };
-                format!("<td class=\"{class}\">{}</td>", escape(text))
+                // An interval, or a second constraint, may stand on a line of its own.
+                let text = escape(text).replace(" [", "<br>[").replace("; ", ";<br>");
+                format!("<td class=\"{class}\">{text}</td>")
             })
             .collect();
         let (task, algorithm) = (escape(&row.task), escape(&row.algorithm));
@@ -156,10 +164,6 @@ fn table(report: &Report) -> String {
 }
 
 fn aggregates(report: &Report) -> String {
-    let text = |e: &Estimate| {
-        let [value, low, high] = [e.value, e.low, e.high].map(short);
-        format!("{value} [{low}, {high}]")
-    };
     // Rewards are scaled by the runs at hand: of one algorithm alone they say nothing.
     if report.improvements.is_empty() {
         return "<p>For this, two algorithms need a finished run on every task.</p>".into();
@@ -173,8 +177,8 @@ fn aggregates(report: &Report) -> String {
         let _ = write!(
             html,
             "<tr data-algorithm=\"{name}\"><td>{name}</td><td></td><td>{}</td><td>{}</td></tr>",
-            text(&a.reward),
-            text(&a.violation)
+            interval(&a.reward),
+            interval(&a.violation)
         );
     }
     html += "</table></div><p>Interquartile means over all tasks and finished runs, with 95 % stratified \
@@ -187,8 +191,8 @@ fn aggregates(report: &Report) -> String {
         let _ = write!(
             html,
             "<tr data-algorithm=\"{a}\"><td>{a}</td><td>{b}</td><td>{}</td><td>{}</td></tr>",
-            text(&i.reward),
-            text(&i.violation)
+            interval(&i.reward),
+            interval(&i.violation)
         );
     }
     html + "</table></div><p>Probability of improvement, averaged over tasks; a tie counts half.</p>"
@@ -223,7 +227,7 @@ const THIRD: Style = Style { colour: "#888888", dash: "" };
 
 fn named(style: &Style, text: &str, line: usize) -> String {
     format!(
-        "<text x=\"60\" y=\"{}\" fill=\"{}\">{}</text>",
+        "<text x=\"70\" y=\"{}\" fill=\"{}\">{}</text>",
         38 + 14 * line,
         style.colour,
         escape(text)
@@ -246,8 +250,9 @@ fn copies(run: &Run) -> String {
         })
         .collect();
     let end = points.last().map_or(1.0, |p| p.0);
-    let frame = Frame::new(330.0, 220.0, (0.0, end), points.iter().flat_map(|p| p.1));
-    let mut svg = frame.axes("learner's copies so far");
+    let title = "learner's copies so far";
+    let frame = Frame::new(title, (0.0, end), points.iter().flat_map(|p| p.1));
+    let mut svg = frame.axes(title, [STEPS, "copies"]);
     for (i, (name, style)) in
         [("elite", PLAIN), ("selected", OTHER), ("discarded", THIRD)].iter().enumerate()
     {
@@ -282,13 +287,16 @@ fn metric(run: &Run, about: &About) -> String {
         return String::new();
     }
     let values = all.iter().flatten().map(|point| point.1);
-    let frame = Frame::new(330.0, 220.0, (0.0, run.steps() as f64), values);
-    let unit = if about.unit.is_empty() { String::new() } else { format!(" ({})", about.unit) };
-    let title = about.name.replace('_', " ") + &unit;
-    let mut svg = format!("<title>{}</title>", escape(about.help)) + &frame.axes(&title);
+    let title = about.name.replace('_', " ");
+    let frame = Frame::new(&title, (0.0, run.steps() as f64), values);
+    let axes = frame.axes(&title, [STEPS, about.unit]);
+    let mut svg = format!("<title>{}</title>", escape(about.help)) + &axes;
     for (i, points) in all.into_iter().enumerate() {
         let style = [PLAIN, OTHER, THIRD][i % 3];
-        svg += &frame.line(points, &style, 1.4);
+        svg += &match points[..] {
+            [one] => frame.point(one, &style),
+            _ => frame.line(points, &style, 1.4),
+        };
         if lines > 1 {
             svg += &named(&style, &run.constraints[i].name, i);
         }
@@ -307,8 +315,10 @@ fn scatter(run: &Run) -> String {
     let step = everyone.len().div_ceil(DOTS).max(1);
     let some: Vec<_> = everyone.into_iter().step_by(step).collect();
     let most = some.iter().map(|p| p.0).fold(constraint.threshold, f64::max);
-    let frame = Frame::new(330.0, 220.0, (0.0, 1.05 * most), some.iter().map(|p| p.1));
-    let mut svg = frame.axes(&format!("population: reward over {}", constraint.name));
+    let title = format!("population: reward over {}", constraint.name);
+    let frame = Frame::new(&title, (0.0, 1.05 * most), some.iter().map(|p| p.1));
+    let below = format!("J_C: {} {}", constraint.aggregate.name(), constraint.name);
+    let mut svg = frame.axes(&title, [&below, "return"]);
     for (kept, style) in [(true, PLAIN), (false, OTHER)] {
         let dots = some.iter().filter(|p| p.2 == kept).map(|p| (p.0, p.1));
         svg += &frame.dots(dots, style.colour);

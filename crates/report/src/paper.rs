@@ -10,11 +10,12 @@ use std::path::Path;
 
 use runs::paper::Figure;
 
+use crate::axis::short;
 use crate::claims::{self, End, Ends, Verdict};
 use crate::curves::{self, Groups, Panel, Series};
-use crate::figure::{self, Style, escape, short};
+use crate::figure::{self, Style, escape};
 use crate::runs::{Face, Metric, Run, RunState, Subject};
-use crate::{Report, ReportError, put, stats};
+use crate::{Report, ReportError, drawing, paint, put, refuse_foreign, stats};
 
 /// The paper's robots, in its order, and what it calls them.
 const TASKS: [(&str, &str); 5] = [
@@ -57,7 +58,7 @@ impl Sheet {
         let label_of: BTreeMap<&str, &'static str> =
             labels.iter().map(String::as_str).zip(names.iter().copied()).collect();
         let named = |label: &str| label_of.get(label).copied();
-        let line_up = |run: &&Run| named(&run.label).is_some();
+        let line_up = |run: &&Run| named(&run.kind).is_some();
         let (runs, others): (Vec<&Run>, Vec<&Run>) = report
             .runs
             .iter()
@@ -66,7 +67,7 @@ impl Sheet {
         let mut groups: Groups = BTreeMap::new();
         for run in &runs {
             let task = groups.entry(&run.config.task).or_default();
-            task.entry(&run.label).or_default().push(run);
+            task.entry(&run.kind).or_default().push(run);
         }
         let drawn = curves::panels(&groups, report.band, &mut cmdp::rng([0; 4]));
         let panels = SUBJECTS.map(|subject| panels(&drawn, subject, &names, &named));
@@ -74,7 +75,7 @@ impl Sheet {
             let own = |run: &&&Run| run.config.task == task && run.state == RunState::Finished;
             let mut of: BTreeMap<&'static str, Vec<&Run>> = BTreeMap::new();
             for run in runs.iter().filter(own) {
-                if let Some(name) = named(&run.label) {
+                if let Some(name) = named(&run.kind) {
                     of.entry(name).or_default().push(run);
                 }
             }
@@ -101,6 +102,9 @@ impl Sheet {
     pub fn write(&self, out: &Path) -> Result<(), ReportError> {
         let styles = figure::styles(self.names.iter().copied());
         let name = self.figure.name();
+        let drawn = [format!("{name}.svg"), format!("{name}.png")];
+        let page = format!("{name}.html");
+        refuse_foreign(out, &page, &drawn.each_ref().map(String::as_str))?;
         let mut drawings = Vec::new();
         for (panels, (suffix, who)) in self.panels.iter().zip([
             ("", "the learner"),
@@ -109,15 +113,14 @@ impl Sheet {
                 "the champion of a population, as the authors' code tests; else the learner",
             ),
         ]) {
-            let note =
-                format!("environment steps; {who}, sampled actions; dashed across: torque ≤ 0.4");
+            let note = format!(
+                "Of {who}, with sampled actions; the dashed line is the bound, torque ≤ 0.4."
+            );
             let svg = figure::sheet(panels, &styles, &note);
-            let png = figure::png(&svg).map_err(ReportError::Figure)?;
-            put(out, &format!("{name}{suffix}.svg"), svg.as_bytes())?;
-            put(out, &format!("{name}{suffix}.png"), &png)?;
+            drawing(out, &format!("{name}{suffix}"), &svg)?;
             drawings.push(svg);
         }
-        put(out, &format!("{name}.html"), self.page(&drawings, &styles).as_bytes())
+        put(out, &page, self.page(&drawings, &styles).as_bytes())
     }
 
     fn page(&self, drawings: &[String], styles: &BTreeMap<String, Style>) -> String {
@@ -168,7 +171,7 @@ impl Sheet {
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <title>{title}</title><style>{css}</style></head><body><h1>{title}</h1>\
+             <meta name=\"generator\" content=\"ecrl\"><title>{title}</title><style>{font}{css}</style></head><body><h1>{title}</h1>\
              <p>The paper's figure, made anew: reward above, constraint below. Of what the paper says of it, \
              these learners agree with {agree}, disagree with {disagree} and leave {open} open. Algorithm 1 returns \
              the learner, the authors\u{2019} code tests the champion, the first or the most rewarding of a \
@@ -180,6 +183,7 @@ impl Sheet {
              \u{201c}much more\u{201d} a fifth; rewards within 1000 are similar, and torques within 0.05. Hu et al., Evolving Constrained Reinforcement Learning \
              Policy, IJCNN 2023.</p></body></html>\n",
             title = escape(self.figure.title()),
+            font = paint::font_face(),
             css = include_str!("page.css"),
         )
     }
@@ -199,18 +203,18 @@ impl Sheet {
             };
             let _ = write!(
                 html,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{:.3}</td><td class=\"{}\">{:.3}</td>\
-                 <td>{}</td><td class=\"{}\">{:.3}</td><td>{}</td></tr>",
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td><td class=\"{}\">{}</td>\
+                 <td>{}</td><td class=\"{}\">{}</td><td>{}</td></tr>",
                 styles[*name].key(),
                 escape(name),
                 short(end.reward),
                 class(end.cost),
-                end.cost,
+                short(end.cost),
                 class(end.mean_cost),
-                end.mean_cost,
+                short(end.mean_cost),
                 short(champion.reward),
                 class(champion.cost),
-                champion.cost,
+                short(champion.cost),
                 end.seeds
             );
         }

@@ -1,6 +1,6 @@
 //! Run directories, read and grouped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,11 @@ use ecrl::metrics::{
 use ecrl::population::census::Census;
 use runs::directory::FAILURE;
 use runs::provenance::{self, Provenance};
+use runs::shell::quote;
 use runs::{lock, read};
 
 use crate::ReportError;
+use crate::axis::short;
 
 /// How a run stands.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -42,6 +44,9 @@ pub struct Run {
     /// Its constraints.
     pub constraints: Vec<Constraint>,
     /// The algorithm, with the values that are not the usual ones.
+    pub kind: String,
+    /// The same, with what else tells it from other runs on its task: only what has the same label is
+    /// averaged.
     pub label: String,
     /// The task, with the constraints where the report has several for it.
     pub panel: String,
@@ -129,16 +134,17 @@ impl Run {
     /// The command that makes it.
     pub fn command(&self) -> String {
         let Config { task, algorithm, steps, seed, constraints, .. } = &self.config;
+        let (task, algorithm) = (quote(task), quote(algorithm));
         let mut command =
             format!("ecrl train {task} --algo {algorithm} --steps {steps} --seed {seed}");
         for constraint in constraints {
-            command += &format!(" --constraint '{constraint}'");
+            command += &format!(" --constraint {}", quote(constraint));
         }
         if constraints.is_empty() {
             command += " --constraint none";
         }
         for change in self.config.changes() {
-            command += &format!(" --set '{change}'");
+            command += &format!(" --set {}", quote(&change));
         }
         command
     }
@@ -185,48 +191,94 @@ pub enum Metric {
     Cost(usize),
 }
 
-/// All runs in some folders, at any depth, in the order of their paths; what is no run is passed
-/// over, a run that cannot be read is an error.
-pub fn load(folders: &[PathBuf]) -> Result<Vec<Run>, ReportError> {
-    let mut paths = Vec::new();
+/// All runs in some folders, at any depth, in the order of their paths, and what was passed over: what
+/// is no run, and a run that cannot be read, unless it was named itself.
+pub fn load(folders: &[PathBuf]) -> Result<(Vec<Run>, Vec<String>), ReportError> {
+    let (mut paths, mut notes) = (Vec::new(), Vec::new());
     for folder in folders {
         if !folder.is_dir() {
             return Err(ReportError::NoFolder(folder.clone()));
         }
-        find(folder, &mut paths)?;
+        find(folder, &mut paths, &mut notes)?;
     }
     paths.sort();
     paths.dedup();
-    if paths.is_empty() {
+    let mut runs = Vec::new();
+    for path in &paths {
+        match load_one(path) {
+            Ok(run) => runs.push(run),
+            Err(error) if folders.contains(path) || paths.len() == 1 => return Err(error),
+            Err(error) => notes.push(format!("{} is passed over: {error}.", path.display())),
+        }
+    }
+    if runs.is_empty() {
         return Err(ReportError::NoRuns(folders.to_vec()));
     }
-    let mut runs = paths.iter().map(|path| load_one(path)).collect::<Result<Vec<_>, _>>()?;
-    let mut sets: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
-    for run in &runs {
-        let sets = sets.entry(run.config.task.clone()).or_default();
-        if !sets.contains(&run.config.constraints) {
-            sets.push(run.config.constraints.clone());
-        }
-    }
-    for run in &mut runs {
-        run.panel.clone_from(&run.config.task);
-        if sets[&run.config.task].len() > 1 {
-            run.panel += &format!(" ({})", run.config.constraints.join(", "));
-        }
-    }
-    Ok(runs)
+    tell_apart(&mut runs);
+    Ok((runs, notes))
 }
 
-fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+/// Gives runs with other constraints panels of their own, and runs of other lengths, or of the same seed,
+/// labels of their own.
+fn tell_apart(runs: &mut [Run]) {
+    let mut sets: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
+    for run in runs.iter() {
+        let sets = sets.entry(run.config.task.clone()).or_default();
+        sets.insert(run.config.constraints.clone());
+    }
+    for run in runs.iter_mut() {
+        run.panel.clone_from(&run.config.task);
+        if sets[&run.config.task].len() > 1 {
+            let set = match run.config.constraints.is_empty() {
+                true => "no constraint".into(),
+                false => run.config.constraints.join(", "),
+            };
+            run.panel += &format!(" ({set})");
+        }
+    }
+    let mut lengths: BTreeMap<(String, String), BTreeSet<u64>> = BTreeMap::new();
+    for run in runs.iter() {
+        let key = (run.panel.clone(), run.kind.clone());
+        lengths.entry(key).or_default().insert(run.config.steps);
+    }
+    for run in runs.iter_mut() {
+        let key = (run.panel.clone(), run.kind.clone());
+        if lengths[&key].len() > 1 {
+            run.label += &format!(", {} steps", short(run.config.steps as f64));
+        }
+    }
+    let mut seeds: BTreeMap<(String, String, u64), usize> = BTreeMap::new();
+    let key = |run: &Run| (run.panel.clone(), run.label.clone(), run.config.seed);
+    for run in runs.iter() {
+        *seeds.entry(key(run)).or_default() += 1;
+    }
+    let twice: BTreeSet<(String, String)> =
+        seeds.into_iter().filter(|(_, n)| *n > 1).map(|((p, l, _), _)| (p, l)).collect();
+    for run in runs.iter_mut() {
+        if twice.contains(&(run.panel.clone(), run.label.clone())) {
+            run.label += &format!(" in {}", run.path.display());
+        }
+    }
+}
+
+fn find(
+    folder: &Path,
+    found: &mut Vec<PathBuf>,
+    notes: &mut Vec<String>,
+) -> Result<(), ReportError> {
     if folder.join("config.toml").is_file() {
-        found.push(folder.to_owned());
-        return Ok(());
+        if read::is_run(folder) {
+            found.push(folder.to_owned());
+            return Ok(());
+        }
+        let file = folder.join("config.toml");
+        notes.push(format!("{} is passed over: it is not a run's.", file.display()));
     }
     let io = |error| ReportError::Io { path: folder.to_owned(), error };
     for entry in fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;
         if entry.file_type().map_err(io)?.is_dir() {
-            find(&entry.path(), found)?;
+            find(&entry.path(), found, notes)?;
         }
     }
     Ok(())
@@ -247,7 +299,7 @@ fn load_one(path: &Path) -> Result<Run, ReportError> {
         Ok(reason) => RunState::Failed(reason.trim().to_owned()),
         Err(_) => RunState::Unfinished,
     };
-    let label = config.label();
+    let kind = config.label();
     Ok(Run {
         population: read::population(path),
         origins: provenance::read(path),
@@ -255,7 +307,8 @@ fn load_one(path: &Path) -> Result<Run, ReportError> {
         panel: String::new(),
         constraints,
         config,
-        label,
+        label: kind.clone(),
+        kind,
         generations,
         state,
     })

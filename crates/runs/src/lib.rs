@@ -20,4 +20,5 @@ pub mod policy;
 mod protobuf;
 pub mod provenance;
 pub mod read;
+pub mod shell;
 mod tensorboard;
