@@ -24,7 +24,7 @@ pub struct PpoReport {
 
 /// Measures PPO with its usual values on hopper.
 pub fn ppo(threads: usize, rounds: usize) -> Result<PpoReport, TrainError> {
-    let mut config = Config { steps: i64::MAX as u64, ..Config::new("ppo")? };
+    let mut config = Config { steps: ecrl::config::MOST_STEPS, ..Config::new("ppo")? };
     config.test.every = config.steps / 2;
     let task = Task::find("hopper").expect("a task");
     let make = || -> Result<Box<dyn Env>, RobotError> {

@@ -32,7 +32,8 @@ pub struct BenchTasks {
     /// Rounds, of which the median is printed
     #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Print JSON
+    /// Print one JSON object: threads, precision, ms_per_update, gflops, gemm_peak_gflops, ratio (of the
+    /// two), speedup and gemm_peak_speedup (of these threads over one), action_us (a single action)
     #[arg(long)]
     json: bool,
 }
@@ -45,7 +46,8 @@ pub struct BenchUpdate {
     /// Rounds, of which the median is printed
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Print JSON
+    /// Print one JSON object: threads, collect_steps_per_s (played), ms_per_minibatch, steps_per_s (played
+    /// and learnt from)
     #[arg(long)]
     json: bool,
 }

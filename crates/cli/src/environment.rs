@@ -33,13 +33,12 @@ impl Tasks for Robots {
     }
 }
 
-/// The robot of a configuration.
-pub fn robot(config: &Config) -> Result<Robot, Failure> {
-    let task = Task::find(&config.task)?;
-    Ok(Robot::new(task, Constraint::parse_all(&config.constraints, &COSTS)?)?)
+/// The robot of a task, under some constraints.
+pub fn robot(task: &str, constraints: &[String]) -> Result<Robot, Failure> {
+    Ok(Robot::new(Task::find(task)?, Constraint::parse_all(constraints, &COSTS)?)?)
 }
 
-/// The same as any environment.
+/// The environment of a configuration.
 pub fn make(config: &Config) -> Result<Box<dyn Env>, Failure> {
-    Ok(Box::new(robot(config)?))
+    Ok(Box::new(robot(&config.task, &config.constraints)?))
 }

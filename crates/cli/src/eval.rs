@@ -1,34 +1,26 @@
 //! `ecrl eval`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use cmdp::Env;
 use ecrl::collect::episodes::Choice;
 use ecrl::evaluate::evaluate;
-use runs::policy::Policy;
-use runs::{directory, read};
+use runs::shell::printable;
 use serde_json::json;
 
-use crate::environment;
 use crate::failure::Failure;
+use crate::policies::PolicyArgs;
 use crate::threads;
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Which {
-    /// The most rewarding that kept every constraint both ways, or else the least violating
-    Best,
-    /// The learner at the end of training
-    Final,
-}
 
 #[derive(Args)]
 pub struct EvalArgs {
-    /// The run directory
-    run: PathBuf,
-    /// Which of the run's policies
-    #[arg(long, value_enum, default_value = "best")]
-    policy: Which,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Measure it under this constraint instead of those it was trained with, as in 'torque<=0.3'; may be
+    /// given several times, 'none' for none
+    #[arg(long = "constraint", value_name = "CONSTRAINT")]
+    constraints: Vec<String>,
     /// Episodes
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     episodes: u32,
@@ -44,40 +36,19 @@ pub struct EvalArgs {
     /// Only with its mean action, as a robot is shipped with it [default: both ways]
     #[arg(long)]
     mean: bool,
-    /// Print JSON
+    /// Print one JSON object: task, algorithm, policy (the file), env_steps (when it was stored), feasible
+    /// (both ways), and for mean_action and sampled_actions: episodes, reward_mean, reward_sd,
+    /// steps_mean, constraints (each with constraint, mean, sd, threshold), feasible, feasible_share, and
+    /// each (of every episode: start, reward, steps, constraints)
     #[arg(long)]
     json: bool,
 }
 
-impl Which {
-    /// The file within a run.
-    pub fn file(self) -> &'static str {
-        match self {
-            Self::Best => directory::BEST,
-            Self::Final => directory::POLICY,
-        }
-    }
-
-    /// Where it is, if it is there.
-    pub fn path(self, run: &Path) -> Result<PathBuf, Failure> {
-        let path = run.join(self.file());
-        if self == Self::Best && !path.exists() && run.join(Self::Final.file()).exists() {
-            let text = format!(
-                "{}: not there yet: the best is chosen now and then and at the end; --policy final takes \
-                 the learner",
-                path.display()
-            );
-            return Err(Failure::input(text));
-        }
-        Ok(path)
-    }
-}
-
 pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
-    let config = read::config(&args.run)?;
-    let name = args.policy.file();
-    let path = args.policy.path(&args.run)?;
-    let policy = Policy::load(&path, environment::make(&config)?.spec())?;
+    let chosen = args.policy.choose(&args.constraints)?;
+    let (policy, task) = (&chosen.policy, &chosen.task);
+    let name = chosen.path.file_name().unwrap_or_default().to_string_lossy();
+    let name = printable(&name);
     let faces: &[(&str, Choice)] = match (args.mean, args.sample) {
         (true, _) => &[("mean action", Choice::Mean)],
         (_, true) => &[("sampled actions", Choice::Sample)],
@@ -86,7 +57,7 @@ pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
     let mut results = Vec::new();
     for (name, choice) in faces {
         let envs = (0..threads(args.threads))
-            .map(|_| environment::make(&config))
+            .map(|_| Ok(Box::new(chosen.robot()?) as Box<dyn Env>))
             .collect::<Result<Vec<_>, Failure>>()?;
         let result = evaluate(&policy.actor, envs, args.episodes as usize, args.seed, *choice)?;
         results.push((*name, result));
@@ -94,7 +65,7 @@ pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
     let feasible = results.iter().all(|(_, result)| result.feasible);
     if args.json {
         let mut report = json!({
-            "task": config.task,
+            "task": task,
             "algorithm": policy.about.algorithm,
             "policy": name,
             "env_steps": policy.about.env_steps,
@@ -111,7 +82,7 @@ pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
     writeln!(
         output,
         "{name} of {} on {}, after {} steps, {} episodes",
-        policy.about.algorithm, config.task, policy.about.env_steps, args.episodes
+        policy.about.algorithm, task, policy.about.env_steps, args.episodes
     )?;
     for (name, result) in &results {
         writeln!(output, "{name}")?;

@@ -4,24 +4,18 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use cmdp::Env as _;
-use runs::policy::Policy;
-use runs::{export, read};
+use runs::export;
 
-use crate::environment;
-use crate::eval::Which;
 use crate::failure::Failure;
+use crate::policies::PolicyArgs;
 
 #[derive(Args)]
 pub struct ExportArgs {
-    /// The run directory
-    run: PathBuf,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// The form
     #[arg(long, value_enum)]
     format: Format,
-    /// Which of the run's policies
-    #[arg(long, value_enum, default_value = "best")]
-    policy: Which,
     /// The file [default: policy.FORMAT]
     #[arg(long)]
     out: Option<PathBuf>,
@@ -38,8 +32,7 @@ enum Format {
 }
 
 pub fn export(args: ExportArgs, output: &mut impl Write) -> Result<(), Failure> {
-    let robot = environment::robot(&read::config(&args.run)?)?;
-    let policy = Policy::load(&args.policy.path(&args.run)?, robot.spec())?;
+    let policy = args.policy.choose(&[])?.policy;
     let (bytes, extension) = match args.format {
         Format::Onnx => (export::onnx(&policy), "onnx"),
         Format::Safetensors => (policy.to_bytes(), "safetensors"),

@@ -33,8 +33,11 @@ impl Failure {
         let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         // Some first lines end in a colon and go on in the next.
         let more = if first.ends_with(':') { lines.next().unwrap_or_default() } else { "" };
-        let hint = lines.find_map(|line| line.strip_prefix("tip: "));
-        let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+        let rest: Vec<&str> = lines.collect();
+        let values = rest.iter().find_map(|line| line.strip_prefix("[possible values: "));
+        let values = values.map(|v| format!("; expected one of {}", v.trim_end_matches(']')));
+        let hint = rest.iter().find_map(|line| line.strip_prefix("tip: "));
+        let hint = values.or(hint.map(|hint| format!(" ({hint})"))).unwrap_or_default();
         Self::input(format!("{} {more}", first).trim().to_owned() + &hint)
     }
 

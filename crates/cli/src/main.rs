@@ -6,11 +6,14 @@ mod eval;
 mod export;
 mod failure;
 mod grid;
+mod live;
 mod memory;
 mod play;
+mod policies;
 mod progress;
 mod report;
 mod screen;
+mod standing;
 mod stop;
 mod tasks;
 mod text;
@@ -51,7 +54,9 @@ enum Command {
     Export(export::ExportArgs),
     /// List the tasks: sizes, time limit, costs with their usual thresholds
     Tasks {
-        /// Print JSON
+        /// Print a JSON array, an object for each task: name, description, observation and action (how
+        /// many numbers), steps (the time limit), speed_limit, costs (each with name, aggregate,
+        /// threshold, description)
         #[arg(long)]
         json: bool,
     },

@@ -4,25 +4,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use cmdp::Env as _;
 use ecrl::evaluate;
 use report::playback;
 use robots::Robot;
 use runs::policy::Policy;
-use runs::read;
 
-use crate::environment;
-use crate::eval::Which;
 use crate::failure::Failure;
+use crate::policies::PolicyArgs;
 use crate::video::Video;
 
 #[derive(Args)]
 pub struct PlayArgs {
-    /// The run directory
-    run: PathBuf,
-    /// Which of the run's policies
-    #[arg(long, value_enum, default_value = "best")]
-    policy: Which,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// Episodes, each on a page of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     episodes: u32,
@@ -42,8 +36,8 @@ pub struct PlayArgs {
 }
 
 pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
-    let mut robot = environment::robot(&read::config(&args.run)?)?;
-    let policy = Policy::load(&args.policy.path(&args.run)?, robot.spec())?;
+    let chosen = args.policy.choose(&[])?;
+    let (mut robot, policy) = (chosen.robot()?, chosen.policy);
     if args.window {
         return in_window(&args, robot, &policy);
     }
@@ -89,6 +83,7 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
 /// Plays the episodes in a window, as fast as the robot moves.
 #[cfg(feature = "window")]
 fn in_window(args: &PlayArgs, mut robot: Robot, policy: &Policy) -> Result<(), Failure> {
+    use cmdp::Env as _;
     let mut window = robots::Window::open(&robot).map_err(Failure::run)?;
     let step_time = std::time::Duration::from_secs_f64(cmdp::Visual::seconds_per_step(&robot));
     let mut obs = vec![0.0; robot.spec().observation];

@@ -1,83 +1,144 @@
 //! What the user sees while it trains: a bar on a terminal, lines elsewhere.
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
 
 use cmdp::Constraint;
-use ecrl::metrics::{
-    CHAMPION_COST, CHAMPION_REWARD, CHAMPION_SAMPLED_COST, CHAMPION_SAMPLED_REWARD, ENV_STEPS,
-    LEARNER_COST, LEARNER_REWARD, NEW_BEST, Record, SAMPLED_COST, SAMPLED_REWARD, Value,
-};
-use ecrl::multipliers::LAMBDA_LEARNER;
+use ecrl::best::TestResult;
+use ecrl::metrics::{ENV_STEPS, NEW_BEST, Record};
 use ecrl::trainer::Trainer;
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use runs::driver::{Observer, Run};
+use runs::shell::{printable, quote};
 
+use crate::live::{self, Live};
+use crate::standing::{Faces, Standing};
 use crate::stop::Stop;
 use crate::text::{duration, program};
+
+/// How long a picture on a terminal stays as it is.
+const PICTURE: Duration = Duration::from_millis(250);
 
 /// Watches a run.
 pub struct Progress<'a, W: Write + Send> {
     output: &'a mut W,
     quiet: bool,
     stop: Stop,
-    bar: ProgressBar,
+    /// Where there is a terminal.
+    live: Option<Live>,
+    drawn: Option<Instant>,
+    title: String,
     constraints: Vec<Constraint>,
     steps: u64,
-    last_test: String,
-    /// When the last line was printed, and the steps taken until then: for the speed since.
-    last_line: (Instant, u64),
+    taken: u64,
+    speed: Speed,
+    standing: Option<Standing>,
+    last_line: Instant,
+}
+
+/// Steps a second of late, in this process: a run that was resumed has its own.
+struct Speed(VecDeque<(Instant, u64)>);
+
+impl Speed {
+    /// Over which it is measured.
+    const WINDOW: Duration = Duration::from_secs(60);
+
+    fn new(steps: u64) -> Self {
+        Self([(Instant::now(), steps)].into())
+    }
+
+    fn note(&mut self, now: Instant, steps: u64) {
+        if self.0.back().is_none_or(|last| now - last.0 >= Duration::from_millis(500)) {
+            self.0.push_back((now, steps));
+            while self.0.len() > 2 && now - self.0[1].0 >= Self::WINDOW {
+                self.0.pop_front();
+            }
+        }
+    }
+
+    fn per_second(&self) -> Option<f64> {
+        let ((start, before), (end, after)) = (self.0.front()?, self.0.back()?);
+        let (seconds, steps) = ((*end - *start).as_secs_f64(), after.saturating_sub(*before));
+        (steps > 0 && seconds > 0.0).then(|| steps as f64 / seconds)
+    }
+
+    /// In words, with the time that so many steps will take.
+    fn text(&self, left: u64) -> String {
+        match self.per_second() {
+            None => "eta ?".into(),
+            Some(speed) => format!("{speed:.0}/s  eta {}", duration(left as f64 / speed)),
+        }
+    }
 }
 
 impl<'a, W: Write + Send> Progress<'a, W> {
     pub fn new(run: &Run, quiet: bool, stop: Stop, output: &'a mut W) -> Self {
         let trainer = run.trainer();
         let config = trainer.config();
-        let bar = match !quiet && io::stdout().is_terminal() {
-            true => ProgressBar::new(config.steps),
-            false => ProgressBar::hidden(),
-        };
-        let style =
-            "{bar:20} {percent:>3}%  {human_pos}/{human_len} steps  {speed}  eta {eta}  {msg}";
-        let style = ProgressStyle::with_template(style).expect("a valid template");
-        let speed = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = write!(out, "{:.0}/s", state.per_sec());
-        };
-        bar.set_style(style.with_key("speed", speed));
-        if !quiet {
-            bar.set_message(format!("{} on {}", config.algorithm, config.task));
-            bar.enable_steady_tick(Duration::from_millis(500));
-        }
-        Self {
+        let live = (!quiet && io::stdout().is_terminal()).then(Live::default);
+        let mut progress = Self {
             output,
             quiet,
             stop,
-            bar,
+            live,
+            drawn: None,
+            title: format!("{} on {}", config.algorithm, config.task),
             constraints: trainer.spec().constraints.clone(),
             steps: config.steps,
-            last_test: String::new(),
-            last_line: (Instant::now(), trainer.env_steps()),
+            taken: trainer.env_steps(),
+            speed: Speed::new(trainer.learnt_steps_so_far()),
+            standing: None,
+            last_line: Instant::now(),
+        };
+        let longest = trainer.longest_generation();
+        if longest > config.steps / 10 && !trainer.is_done() {
+            let steps = config.steps;
+            progress.say(&format!(
+                "note: generations are played whole, up to {longest} steps: it may be more than {steps}\n"
+            ));
+        }
+        progress
+    }
+
+    /// Nobody may read any more (a closed pipe, a full disk): train on in silence.
+    fn say(&mut self, text: &str) {
+        if !self.quiet {
+            let written = self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush());
+            self.quiet = written.is_err();
         }
     }
 
-    /// Where there is no bar, a line.
-    fn line(&mut self, steps: u64, text: &str) {
-        let (since, before) = std::mem::replace(&mut self.last_line, (Instant::now(), steps));
-        if self.quiet || !self.bar.is_hidden() {
+    /// Where there is no terminal, a line.
+    fn line(&mut self, text: &str) {
+        self.last_line = Instant::now();
+        if self.live.is_none() {
+            let (taken, steps) = (self.taken, self.steps);
+            let speed = self.speed.text(steps.saturating_sub(taken));
+            self.say(&format!("{taken:>9}/{steps} steps  {speed}  {text}\n"));
+        }
+    }
+
+    /// Where there is one, a picture.
+    fn draw(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        if self.quiet {
             return;
         }
-        let speed = steps.saturating_sub(before) as f64 / since.elapsed().as_secs_f64();
-        let left = duration(self.steps.saturating_sub(steps) as f64 / speed);
-        let total = self.steps;
-        let line = format!("{steps:>9}/{total} steps  {speed:.0}/s  eta {left}  {text}\n");
-        let written = self.output.write_all(line.as_bytes()).and_then(|()| self.output.flush());
-        // Nobody reads any more (a closed pipe, a full disk): train on in silence.
-        self.quiet = written.is_err();
+        self.drawn = Some(Instant::now());
+        let (taken, steps) = (self.taken.min(self.steps), self.steps);
+        let share = taken as f64 / steps as f64;
+        let speed = self.speed.text(steps - taken);
+        let end = format!("{:>3.0} %  {taken}/{steps} steps  {speed}", 100.0 * share);
+        let mut lines = vec![bar(&self.title, share, &end, live::size().0 - 1)];
+        lines.extend(self.standing.iter().flat_map(|standing| standing.table(&self.constraints)));
+        self.quiet = live.draw(self.output, &lines).is_err();
     }
 
     /// Says how it went; `early` where it did not come to its end.
     pub fn finish(&mut self, run: &mut Run, early: bool) {
-        self.bar.finish_and_clear();
+        if let Some(live) = &mut self.live {
+            let _ = live.clear(self.output);
+        }
         if !self.quiet {
             let gone = run.is_gone();
             let told = self.summary(run, early).and_then(|()| match gone {
@@ -94,44 +155,39 @@ impl<'a, W: Write + Send> Progress<'a, W> {
         let total = times.total;
         let (updates, physics) = (100.0 * times.updates / total, 100.0 * times.physics / total);
         let o = &mut *self.output;
-        writeln!(
-            o,
-            "{} {} on {}: {} steps in {}",
-            if early { "stopped" } else { "trained" },
-            config.algorithm,
-            config.task,
-            trainer.env_steps(),
-            duration(total)
-        )?;
-        writeln!(
-            o,
-            "  time   updates {updates:.1} %, physics {physics:.1} %, all else {:.1} %",
-            100.0 - updates - physics
-        )?;
-        if !self.last_test.is_empty() {
-            writeln!(o, "  last   {}", self.last_test)?;
+        let (verb, taken) = (if early { "stopped" } else { "trained" }, trainer.env_steps());
+        writeln!(o, "{verb} {}: {taken} steps in {}", self.title, duration(total))?;
+        if taken > config.steps {
+            writeln!(o, "  {} were asked for: generations are played whole", config.steps)?;
         }
-        match trainer.best().map(|best| &best.result) {
+        let best = trainer.best().map(|best| best.result.clone());
+        let faces = |best: TestResult| Faces { mean: best.mean, sampled: best.sampled };
+        let mut standing = self.standing.take().unwrap_or_default();
+        standing.best = best.clone().map(faces);
+        for line in standing.table(&self.constraints) {
+            writeln!(o, "  {line}")?;
+        }
+        match best {
             Some(best) => {
+                let (steps, episodes) = (best.env_steps, config.test.retest_episodes);
                 writeln!(
                     o,
-                    "  best   reward {:.1} (sampled {:.1})  {}(at {} steps; {} new episodes each way{})",
-                    best.mean.reward,
-                    best.sampled.reward,
-                    costs(&best.mean.cost, &best.sampled.cost, &self.constraints),
-                    best.env_steps,
-                    config.test.retest_episodes,
-                    match best.is_feasible() {
-                        true => "",
-                        false => "; none kept every constraint both ways, this came closest",
-                    }
+                    "  the best is of step {steps}, tested on {episodes} new episodes each way"
                 )?;
+                if !best.is_feasible() {
+                    writeln!(o, "  none kept every constraint both ways: it came closest")?;
+                }
             }
             None => {
                 let every = config.test.retest_every;
-                writeln!(o, "  best   none yet: it is chosen every {every} steps and at the end")?;
+                writeln!(
+                    o,
+                    "  there is no best yet: it is chosen every {every} steps and at the end"
+                )?;
             }
         }
+        let rest = 100.0 - updates - physics;
+        writeln!(o, "time: updates {updates:.1} %, physics {physics:.1} %, all else {rest:.1} %")?;
         Ok(())
     }
 
@@ -139,14 +195,15 @@ impl<'a, W: Write + Send> Progress<'a, W> {
     fn advice(&mut self, run: &Run, early: bool) -> io::Result<()> {
         let trainer = run.trainer();
         let (config, total) = (trainer.config(), trainer.times().total);
-        let path = run.path().display();
+        let path = run.path().display().to_string();
+        let (shown, path) = (printable(&path), quote(&path));
         let o = &mut *self.output;
         let checkpoint = run.checkpoint_bytes().map(|bytes| bytes as f64 / 1e6);
         let checkpoint =
             checkpoint.map_or("no checkpoint".into(), |mb| format!("checkpoint {mb:.1} MB"));
         match run.policy_is_saved() {
-            true => writeln!(o, "  saved  {path}, {checkpoint}")?,
-            false => writeln!(o, "  saved  {path}: {checkpoint}, but not the last policy")?,
+            true => writeln!(o, "saved: {shown}, {checkpoint}")?,
+            false => writeln!(o, "saved: {shown}, {checkpoint}, but not the last policy")?,
         }
         writeln!(o, "next:")?;
         let program = program();
@@ -160,10 +217,7 @@ impl<'a, W: Write + Send> Progress<'a, W> {
             // Updates take the time, and they may begin late.
             let done = trainer.learnt_steps() as f64;
             let hours = duration(1e6 * total / done);
-            writeln!(
-                o,
-                "  {program} resume {path} --steps 1e6    on to the paper's length, {hours} in all here"
-            )?;
+            writeln!(o, "  {program} resume {path} --steps 1e6    to the paper's length: {hours}")?;
         }
         writeln!(o, "  {program} tasks    the other robots")?;
         writeln!(o, "  {program} algorithms    the other algorithms")
@@ -172,45 +226,34 @@ impl<'a, W: Write + Send> Progress<'a, W> {
 
 impl<W: Write + Send> Observer for Progress<'_, W> {
     fn progress(&mut self, steps: u64) {
-        self.bar.set_position(steps.min(self.steps));
+        let now = Instant::now();
+        self.taken = steps;
+        self.speed.note(now, steps);
+        if self.drawn.is_none_or(|drawn| now - drawn >= PICTURE) {
+            self.draw();
+        }
         // A generation may take minutes: say at times that it is alive.
-        if self.last_line.0.elapsed() >= Duration::from_secs(60) {
-            self.line(steps, "");
+        if now - self.last_line >= Duration::from_secs(60) {
+            self.line("");
         }
     }
 
     fn generation(&mut self, record: &Record, _: &Trainer) {
-        let steps = record.get(&ENV_STEPS).unwrap_or(0);
-        self.bar.set_position(steps.min(self.steps));
-        let (Some(reward), Some(cost)) = (record.get(&LEARNER_REWARD), record.get(&LEARNER_COST))
-        else {
-            return;
-        };
-        let lambda = record.get(&LAMBDA_LEARNER).unwrap_or_default();
-        let sampled = record.get(&SAMPLED_REWARD).unwrap_or(f64::NAN);
-        let sampled_cost = record.get(&SAMPLED_COST).unwrap_or_default();
-        let champion = record.get(&CHAMPION_REWARD).map(|x| {
-            let sampled = record.get(&CHAMPION_SAMPLED_REWARD).unwrap_or(f64::NAN);
-            let cost = record.get(&CHAMPION_COST).unwrap_or_default();
-            let sampled_cost = record.get(&CHAMPION_SAMPLED_COST).unwrap_or_default();
-            let costs = costs(&cost, &sampled_cost, &self.constraints);
-            format!("champion {x:.1} (sampled {sampled:.1})  {costs}")
-        });
-        let kept = match record.value("population_feasible") {
-            Some(Value::Number(share)) => format!("population feasible {:.0} %", 100.0 * share),
-            _ => String::new(),
-        };
-        self.last_test = format!(
-            "reward {reward:.1} (sampled {sampled:.1})  {}{}{}{kept}",
-            costs(&cost, &sampled_cost, &self.constraints),
-            multipliers(&lambda, &self.constraints),
-            champion.unwrap_or_default(),
-        );
-        self.last_test.truncate(self.last_test.trim_end().len());
-        self.bar.set_message(self.last_test.clone());
-        let best = if record.get(&NEW_BEST) == Some(true) { "  best so far" } else { "" };
-        let text = format!("{}{best}", self.last_test);
-        self.line(steps, &text);
+        self.taken = record.get(&ENV_STEPS).unwrap_or(0);
+        self.speed.note(Instant::now(), self.taken);
+        let Some(standing) = Standing::of(record) else { return };
+        let best = if record.get(&NEW_BEST) == Some(true) { "  |  best so far" } else { "" };
+        let text = standing.line(&self.constraints) + best;
+        self.standing = Some(standing);
+        self.line(&text);
+        self.draw();
+    }
+
+    fn warning(&mut self, text: &str) {
+        if let Some(live) = &mut self.live {
+            let _ = live.clear(self.output);
+        }
+        let _ = writeln!(io::stderr(), "warning: {}", printable(text));
     }
 
     fn should_stop(&self) -> bool {
@@ -218,23 +261,41 @@ impl<W: Write + Send> Observer for Progress<'_, W> {
     }
 }
 
-/// Each J_C against its threshold, with the mean action and with sampled ones: kept if both are.
-fn costs(values: &[f64], sampled: &[f64], constraints: &[Constraint]) -> String {
-    let one = |((value, sampled), c): ((&f64, &f64), &Constraint)| {
-        let kept = c.is_kept_by(*value) && c.is_kept_by(*sampled);
-        let word = if kept { "kept" } else { "broken" };
-        format!("{}<={}: {value:.3} (sampled {sampled:.3}) {word}  ", c.name, c.threshold)
-    };
-    values.iter().zip(sampled).zip(constraints).map(one).collect()
+/// A bar between two texts, as wide as there is room for it.
+fn bar(title: &str, share: f64, end: &str, columns: usize) -> String {
+    let room = columns.saturating_sub(title.chars().count() + end.chars().count() + 4).min(30);
+    match room {
+        0..4 => format!("{title}  {end}"),
+        _ => {
+            let full = (share * room as f64) as usize;
+            format!("{title}  {}{}  {end}", "━".repeat(full), "╌".repeat(room - full))
+        }
+    }
 }
 
-fn multipliers(lambda: &[f64], constraints: &[Constraint]) -> String {
-    match (lambda, constraints) {
-        ([], _) => String::new(),
-        ([one], _) => format!("λ {one:.4}  "),
-        _ => {
-            let named = lambda.iter().zip(constraints).map(|(l, c)| format!("{} {l:.4}", c.name));
-            format!("λ {}  ", named.collect::<Vec<_>>().join(", "))
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_takes_the_room_there_is() {
+        let end = " 43 %  430000/1000000 steps  102/s  eta 1h 33m";
+        let line = bar("ecrl on hopper", 0.5, end, 79);
+        assert_eq!(line.chars().count(), 79 - 15 + 15, "{line}");
+        assert_eq!(line.matches('━').count(), line.matches('╌').count() - 1, "{line}");
+        assert!(!bar("ecrl on hopper", 0.5, end, 40).contains('━'));
+    }
+
+    #[test]
+    fn a_resumed_run_has_a_speed_of_its_own() {
+        let mut speed = Speed::new(100_000);
+        assert_eq!(speed.text(1000), "eta ?");
+        let start = speed.0[0].0;
+        speed.note(start + Duration::from_secs(10), 101_000);
+        assert_eq!(speed.text(1000), "100/s  eta 10s");
+        // What was long ago does not count.
+        speed.note(start + Duration::from_secs(80), 101_000);
+        speed.note(start + Duration::from_secs(90), 105_000);
+        assert_eq!(speed.text(1000), "50/s  eta 20s");
     }
 }

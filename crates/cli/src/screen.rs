@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use ecrl::config::Config;
 use runs::experiment::{Event, Experiment, JobState, Observer};
 use runs::grid::Job;
+use runs::shell::printable;
 
+use crate::live::Live;
+use crate::standing::columns;
 use crate::stop::Stop;
 use crate::text::duration;
 
@@ -15,17 +18,15 @@ use crate::text::duration;
 pub struct Screen<'a, W: Write> {
     output: &'a mut W,
     stop: Stop,
-    live: bool,
-    /// Lines of the last overview, and when it was drawn.
-    lines: usize,
+    live: Option<Live>,
     drawn: Option<Instant>,
 }
 
 impl<'a, W: Write> Screen<'a, W> {
     /// Says what there is to do.
     pub fn new(experiment: &Experiment, stop: Stop, output: &'a mut W) -> Self {
-        let mut screen =
-            Self { output, stop, live: io::stdout().is_terminal(), lines: 0, drawn: None };
+        let live = io::stdout().is_terminal().then(Live::default);
+        let mut screen = Self { output, stop, live, drawn: None };
         let header = format!(
             "{} runs in {}: {} done, {} at a time with {} thread{} each\n",
             experiment.jobs.len(),
@@ -41,21 +42,14 @@ impl<'a, W: Write> Screen<'a, W> {
 
     /// Draws the overview for the last time.
     pub fn close(&mut self, experiment: &Experiment) {
-        if self.live {
-            self.draw(experiment);
-        }
+        self.draw(experiment);
     }
 
     fn draw(&mut self, experiment: &Experiment) {
-        let lines = overview(experiment);
-        let mut text = String::new();
-        if self.lines > 0 {
-            text += &format!("\x1b[{}A", self.lines);
+        if let Some(live) = &mut self.live {
+            let _ = live.draw(self.output, &overview(experiment));
+            self.drawn = Some(Instant::now());
         }
-        lines.iter().for_each(|line| text += &format!("\x1b[2K{line}\n"));
-        self.lines = lines.len();
-        self.print(&(text + "\x1b[J"));
-        self.drawn = Some(Instant::now());
     }
 
     /// Nobody may read any more (a closed pipe, a full disk): the experiment goes on in silence.
@@ -66,20 +60,22 @@ impl<'a, W: Write> Screen<'a, W> {
 
 impl<W: Write> Observer for Screen<'_, W> {
     fn event(&mut self, event: &Event) {
-        if self.live {
+        if self.live.is_some() {
             return;
         }
         let line = match event {
             Event::Started(name) => format!("started  {name}\n"),
             Event::Resumed(name) => format!("resumed  {name}\n"),
             Event::Done(name, seconds) => format!("done     {name} in {}\n", duration(*seconds)),
-            Event::Failed(name, reason) => format!("failed   {name}: {reason}\n"),
+            Event::Failed(name, reason) => {
+                format!("failed   {name}: {}\n", printable(reason))
+            }
         };
         self.print(&line);
     }
 
     fn tick(&mut self, experiment: &Experiment) {
-        if self.live && self.drawn.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
+        if self.drawn.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
             self.draw(experiment);
         }
     }
@@ -89,38 +85,37 @@ impl<W: Write> Observer for Screen<'_, W> {
     }
 }
 
-/// A row for each task and a column for each algorithm, with a sign for each seed; then the runs
-/// under way.
+/// A row for each algorithm and a column for each task, with a sign for each seed; then the runs under
+/// way.
 fn overview(experiment: &Experiment) -> Vec<String> {
-    let mut rows: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
-    let mut columns: Vec<String> = Vec::new();
+    let mut tasks: Vec<&str> = Vec::new();
+    let mut rows: Vec<(String, BTreeMap<&str, String>)> = Vec::new();
     for (job, state) in experiment.jobs.iter().zip(&experiment.states) {
         let Config { task, seed, .. } = &job.config;
-        let column = &job.name[task.len() + 1..];
-        let column = column.strip_suffix(&format!("-{seed}")).unwrap_or(column).to_owned();
-        if !columns.contains(&column) {
-            columns.push(column.clone());
+        let name = &job.name[task.len() + 1..];
+        let name = name.strip_suffix(&format!("-{seed}")).unwrap_or(name).to_owned();
+        if !tasks.contains(&task.as_str()) {
+            tasks.push(task);
         }
+        let row = rows.iter().position(|row| row.0 == name).unwrap_or_else(|| {
+            rows.push((name, BTreeMap::new()));
+            rows.len() - 1
+        });
         let sign = match state {
             JobState::Waiting => '.',
             JobState::Running => '>',
             JobState::Done => '#',
             JobState::Failed(_) => '!',
         };
-        rows.entry(task).or_default().entry(column).or_default().push(sign);
+        rows[row].1.entry(task).or_default().push(sign);
     }
-    let widths: Vec<usize> = columns
-        .iter()
-        .map(|c| rows.values().filter_map(|r| r.get(c)).map(String::len).fold(c.len(), usize::max))
-        .collect();
-    let cells = columns.iter().zip(&widths);
-    let head = cells.clone().map(|(c, w)| format!("  {c:<w$}")).collect::<String>();
-    let mut lines = vec![format!("{:<13}{head}", "")];
-    for (task, row) in &rows {
-        let cell =
-            |(c, w): (&String, &usize)| format!("  {:<w$}", row.get(c).map_or("", String::as_str));
-        lines.push(format!("{task:<13}{}", cells.clone().map(cell).collect::<String>()));
+    let mut table: Vec<Vec<String>> =
+        vec![[""].iter().chain(&tasks).map(|t| t.to_string()).collect()];
+    for (name, signs) in rows {
+        let signs = tasks.iter().map(|task| signs.get(task).cloned().unwrap_or_default());
+        table.push([name].into_iter().chain(signs).collect());
     }
+    let mut lines = columns(&table);
     lines.push(String::new());
     for running in &experiment.running {
         let Job { name, config, .. } = &experiment.jobs[running.job];
@@ -131,7 +126,7 @@ fn overview(experiment: &Experiment) -> Vec<String> {
         lines.push(format!("> {name}  {percent:.0} %  {speed:.0} steps/s  eta {eta}"));
     }
     lines.push(format!(
-        "{} done, {} running, {} waiting, {} failed  eta {}    (# done, > running, . waiting, ! failed)",
+        "# {} done  > {} running  . {} waiting  ! {} failed  eta {}",
         experiment.count(|s| *s == JobState::Done),
         experiment.running.len(),
         experiment.count(|s| *s == JobState::Waiting),

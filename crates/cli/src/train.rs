@@ -21,7 +21,8 @@ pub struct TrainArgs {
     /// The algorithm, as listed by `ecrl algorithms` [default: ecrl]
     #[arg(long)]
     algo: Option<String>,
-    /// Environment steps, as in 200000, 50k or 1e6 [default: 1e6]
+    /// Environment steps, as in 200000, 50k or 1e6; the last generation is played whole, so that it may be
+    /// some more [default: 1e6]
     #[arg(long, allow_hyphen_values = true)]
     steps: Option<String>,
     /// The seed of all randomness [default: 0]

@@ -26,6 +26,9 @@ pub trait Algorithm: Any + Send {
     /// The end of a generation, after its last update.
     fn conclude(&mut self, context: &Context, record: &mut Record);
 
+    /// The most environment steps that a generation can take.
+    fn longest_generation(&self, spec: &EnvSpec) -> u64;
+
     /// The learner's policy: a network from an observation to `[μ, log σ]`.
     fn actor(&self) -> Mlp;
 

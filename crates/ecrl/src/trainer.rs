@@ -68,6 +68,13 @@ struct Pending {
     figures: Record,
 }
 
+impl Pending {
+    /// The share of its updates that are done.
+    fn share(&self) -> f64 {
+        if self.updates > 0 { self.done as f64 / self.updates as f64 } else { 1.0 }
+    }
+}
+
 /// What lasts beside the algorithm's own state. There is no random state: every generator comes from
 /// a key that these counters name.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -171,6 +178,19 @@ impl Trainer {
             updates => pending.steps.saturating_mul(updates.saturating_sub(pending.done)) / updates,
         };
         self.learnt_steps - self.pending.as_ref().map_or(0, rest).min(self.learnt_steps)
+    }
+
+    /// Environment steps that [`play_and_learn`](Self::play_and_learn) would tell now: those of earlier
+    /// generations, and of this one as many as were learnt from.
+    pub fn learnt_steps_so_far(&self) -> u64 {
+        let rest = |p: &Pending| p.steps - (p.steps as f64 * p.share()) as u64;
+        self.context.env_steps - self.pending.as_ref().map_or(0, rest)
+    }
+
+    /// The most steps that a generation can take: as generations are played whole, a run may take so
+    /// many more than it was asked for.
+    pub fn longest_generation(&self) -> u64 {
+        self.algorithm.longest_generation(&self.context.spec)
     }
 
     /// Whether the current generation is the last.
@@ -418,8 +438,7 @@ impl Trainer {
                 return Err(self.not_finite(metric.about.name));
             }
             pending.figures.add(&figures);
-            let share = pending.done as f64 / pending.updates as f64;
-            let learnt = (pending.steps as f64 * share) as u64;
+            let learnt = (pending.steps as f64 * pending.share()) as u64;
             go_on = progress(self.context.env_steps - pending.steps + learnt);
         }
         self.context.times.updates += start.elapsed().as_secs_f64();

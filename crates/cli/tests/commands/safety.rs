@@ -188,7 +188,7 @@ fn a_run_whose_folder_was_removed_ends_and_leaves_its_successor_alone() {
     );
     assert_eq!(message, expected);
     let told = String::from_utf8(output.stdout).unwrap();
-    assert!(!told.contains("  saved") && !told.contains("next:"), "{told}");
+    assert!(!told.contains("saved:") && !told.contains("next:"), "{told}");
     let output = ecrl(&["eval", &run, "--episodes", "1"]);
     assert!(stdout(&output).contains("sac on swimmer"), "{output:?}");
     assert!(ecrl(&["resume", &run]).status.success());
@@ -206,7 +206,7 @@ fn a_run_that_is_moved_goes_on_where_it_is_now() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(143), "{message}");
     assert_eq!(message, format!("warning: the run was moved: going on in {there}\n"));
-    assert!(String::from_utf8(output.stdout).unwrap().contains(&format!("saved  {there}")));
+    assert!(String::from_utf8(output.stdout).unwrap().contains(&format!("saved: {there}")));
     assert!(!Path::new(&run).exists());
     assert!(ecrl(&["eval", &there, "--policy", "final", "--episodes", "1"]).status.success());
 }

@@ -363,6 +363,10 @@ impl Algorithm for Evolution {
         record.set(&LAMBDA_LEARNER, self.multipliers.of_learner().to_vec());
     }
 
+    fn longest_generation(&self, spec: &cmdp::EnvSpec) -> u64 {
+        ((self.population.len() + self.learner.episodes()) * spec.max_steps) as u64
+    }
+
     fn actor(&self) -> Mlp {
         self.learner.actor().clone()
     }

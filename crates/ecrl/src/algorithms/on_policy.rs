@@ -168,6 +168,10 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         self.variant.conclude(record);
     }
 
+    fn longest_generation(&self, _: &EnvSpec) -> u64 {
+        self.ppo.config().collect as u64
+    }
+
     fn actor(&self) -> Mlp {
         self.ppo.actor()
     }

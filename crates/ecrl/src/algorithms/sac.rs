@@ -112,6 +112,10 @@ impl Algorithm for Alone {
         record.set(&LAMBDA_LEARNER, self.multipliers.of_learner().to_vec());
     }
 
+    fn longest_generation(&self, spec: &cmdp::EnvSpec) -> u64 {
+        (self.learner.episodes() * spec.max_steps) as u64
+    }
+
     fn actor(&self) -> Mlp {
         self.learner.actor().clone()
     }

@@ -134,6 +134,11 @@ impl OffPolicy {
         }
     }
 
+    /// Episodes it plays in a generation.
+    pub fn episodes(&self) -> usize {
+        self.config.episodes
+    }
+
     /// The policy.
     pub fn actor(&self) -> &Mlp {
         self.sac.actor()

@@ -1,0 +1,101 @@
+//! A few lines at the end of a terminal that are drawn over and over, whatever its width and however it
+//! changes.
+
+use std::io::{self, Write};
+
+/// The lines that were drawn last.
+#[derive(Default)]
+pub struct Live {
+    /// The width of each.
+    drawn: Vec<usize>,
+}
+
+impl Live {
+    /// Draws lines over the last ones.
+    pub fn draw(&mut self, output: &mut impl Write, lines: &[String]) -> io::Result<()> {
+        let (text, drawn) = frame(&self.drawn, lines, size());
+        self.drawn = drawn;
+        output.write_all(text.as_bytes())?;
+        output.flush()
+    }
+
+    /// Takes the last lines away.
+    pub fn clear(&mut self, output: &mut impl Write) -> io::Result<()> {
+        if self.drawn.is_empty() { Ok(()) } else { self.draw(output, &[]) }
+    }
+}
+
+/// Columns and rows of the terminal.
+pub fn size() -> (usize, usize) {
+    let size = terminal_size::terminal_size();
+    size.map_or((80, 24), |(columns, rows)| (columns.0.max(1).into(), rows.0.max(2).into()))
+}
+
+/// What draws lines over those that were drawn before, of these widths; and the new widths.
+fn frame(
+    before: &[usize],
+    lines: &[String],
+    (columns, rows): (usize, usize),
+) -> (String, Vec<usize>) {
+    // A terminal that has become narrower has broken the old lines.
+    let up: usize = before.iter().map(|width| width.div_ceil(columns).max(1)).sum();
+    let mut text = String::new();
+    if up > 0 {
+        text += &format!("\x1b[{}A\r", up.min(rows - 1));
+    }
+    let mut widths = Vec::new();
+    for line in fit(lines, rows - 1) {
+        // One column less: some terminals go on to the next line when the last one is written to.
+        let line = cut(&line, columns.saturating_sub(1).max(1));
+        widths.push(line.chars().count());
+        text += &format!("\x1b[2K{line}\n");
+    }
+    (text + "\x1b[J", widths)
+}
+
+/// At most so many lines; those in the middle are left out.
+fn fit(lines: &[String], most: usize) -> Vec<String> {
+    let (count, most) = (lines.len(), most.max(1));
+    if count <= most {
+        return lines.to_vec();
+    }
+    let (head, tail) = ((most - 1) / 2, (most - 1).div_ceil(2));
+    let left_out = format!("... {} more", count - head - tail);
+    [&lines[..head], &[left_out], &lines[count - tail..]].concat()
+}
+
+/// Text of at most so many characters.
+pub fn cut(text: &str, most: usize) -> String {
+    match text.chars().count() <= most {
+        true => text.to_owned(),
+        false => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(widths: &[usize]) -> Vec<String> {
+        widths.iter().map(|n| "x".repeat(*n)).collect()
+    }
+
+    #[test]
+    fn lines_are_cut_to_the_terminal_and_drawn_over_each_other() {
+        let (text, drawn) = frame(&[], &lines(&[5, 100]), (80, 24));
+        assert_eq!(drawn, [5, 79]);
+        assert!(!text.contains('A') && text.contains('…'), "{text:?}");
+        let (text, _) = frame(&drawn, &lines(&[5]), (80, 24));
+        assert_eq!(text, "\x1b[2A\r\x1b[2Kxxxxx\n\x1b[J");
+        // Made narrower meanwhile: a line of 79 takes two rows of 40.
+        let (text, drawn) = frame(&drawn, &lines(&[100]), (40, 24));
+        assert!(text.starts_with("\x1b[3A") && drawn == [39], "{text:?}");
+    }
+
+    #[test]
+    fn there_are_never_more_lines_than_rows() {
+        let (text, drawn) = frame(&[], &lines(&[1; 50]), (80, 10));
+        assert_eq!(drawn.len(), 9);
+        assert!(text.contains("... 42 more"), "{text}");
+    }
+}

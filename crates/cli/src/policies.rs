@@ -1,0 +1,104 @@
+//! Which policy a command is about: one of a run's, or a file of its own.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use cmdp::Env as _;
+use robots::Robot;
+use runs::policy::Policy;
+use runs::{directory, read};
+
+use crate::environment;
+use crate::failure::Failure;
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Which {
+    /// The most rewarding that kept every constraint both ways, or else the least violating
+    Best,
+    /// The learner at the end of training
+    Final,
+}
+
+/// The policy that a command is about.
+#[derive(Args)]
+pub struct PolicyArgs {
+    /// The run directory, or a policy by itself: a .safetensors file
+    run: PathBuf,
+    /// Which of the run's policies [default: best]
+    #[arg(long, value_enum)]
+    policy: Option<Which>,
+}
+
+/// A policy and where it acts.
+pub struct Chosen {
+    /// The file.
+    pub path: PathBuf,
+    pub policy: Policy,
+    pub task: String,
+    pub constraints: Vec<String>,
+}
+
+impl Which {
+    /// The file within a run.
+    fn file(self) -> &'static str {
+        match self {
+            Self::Best => directory::BEST,
+            Self::Final => directory::POLICY,
+        }
+    }
+
+    /// Where it is, if it is there.
+    fn path(self, run: &Path) -> Result<PathBuf, Failure> {
+        let path = run.join(self.file());
+        if self == Self::Best && !path.exists() && run.join(Self::Final.file()).exists() {
+            let text = format!(
+                "{}: not there yet: the best is chosen now and then and at the end; --policy final takes \
+                 the learner",
+                path.display()
+            );
+            return Err(Failure::input(text));
+        }
+        Ok(path)
+    }
+}
+
+impl PolicyArgs {
+    /// Reads it; under other constraints than those it was trained with where there are some, or under
+    /// none where that is "none".
+    pub fn choose(&self, other: &[String]) -> Result<Chosen, Failure> {
+        let bare =
+            self.run.is_file() && self.run.extension().is_some_and(|end| end == "safetensors");
+        let (path, task, trained) = match (bare, self.policy) {
+            (true, Some(_)) => {
+                let file = self.run.display();
+                let text =
+                    format!("--policy: {file} is a policy by itself; expected a run with it");
+                return Err(Failure::input(text));
+            }
+            (true, None) => {
+                let about = Policy::open(&self.run)?.about;
+                (self.run.clone(), about.task, about.constraints)
+            }
+            (false, which) => {
+                let config = read::config(&self.run)?;
+                let path = which.unwrap_or(Which::Best).path(&self.run)?;
+                (path, config.task, config.constraints)
+            }
+        };
+        let constraints = match other {
+            [] => trained,
+            [none] if none == "none" => Vec::new(),
+            _ => other.to_vec(),
+        };
+        let robot = environment::robot(&task, &constraints)?;
+        let policy = Policy::load(&path, robot.spec())?;
+        Ok(Chosen { path, policy, task, constraints })
+    }
+}
+
+impl Chosen {
+    /// The robot that it moves.
+    pub fn robot(&self) -> Result<Robot, Failure> {
+        environment::robot(&self.task, &self.constraints)
+    }
+}
