@@ -10,9 +10,14 @@ use crate::failure::Failure;
 /// Writes the names of a task and of its constraints as its environments do.
 pub fn resolve(config: &mut Config) -> Result<(), Failure> {
     config.task = Task::find(&config.task)?.name.into();
-    let constraints = Constraint::parse_all(&config.constraints, &COSTS)?;
-    config.constraints = constraints.iter().map(Constraint::to_string).collect();
+    config.constraints = written_out(&config.constraints)?;
     Ok(())
+}
+
+/// Constraints as environments write them.
+pub fn written_out(texts: &[String]) -> Result<Vec<String>, Failure> {
+    let constraints = Constraint::parse_all(texts, &COSTS)?;
+    Ok(constraints.iter().map(Constraint::to_string).collect())
 }
 
 /// The constraints in force where a user names none.

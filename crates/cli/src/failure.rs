@@ -132,6 +132,8 @@ impl From<DriveError> for Failure {
         match error {
             DriveError::Run(error) => error.into(),
             DriveError::Train(error) => error.into(),
+            DriveError::Policy(error) => error.into(),
+            DriveError::Config(error) => error.into(),
             DriveError::Checkpoint(_) | DriveError::Logs(_) => Self::run(error),
         }
     }

@@ -160,6 +160,9 @@ impl<'a, W: Write + Send> Progress<'a, W> {
         if taken > config.steps {
             writeln!(o, "  {} were asked for: generations are played whole", config.steps)?;
         }
+        if trainer.has_reached() {
+            writeln!(o, "  it has come to {}", config.test.until.join(", "))?;
+        }
         let best = trainer.best().map(|best| best.result.clone());
         let faces = |best: TestResult| Faces { mean: best.mean, sampled: best.sampled };
         let mut standing = self.standing.take().unwrap_or_default();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ecrl::config::{Config, Layers};
 use runs::driver::{Options, Run};
+use runs::policy::Policy;
 
 use crate::environment;
 use crate::failure::Failure;
@@ -50,6 +51,15 @@ pub struct TrainArgs {
     /// lists them
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// End with the first test that meets this, as in 'reward>=3000' or 'feasible': reward is the learner's
+    /// with its mean action, any other metric is called as in docs/metrics.md; given several times, all
+    /// must be met in the same test
+    #[arg(long, value_name = "CONDITION")]
+    until: Vec<String>,
+    /// Start from a policy, such as another run's best.safetensors; its networks must be those of the
+    /// algorithm. A population gets one copy
+    #[arg(long, value_name = "POLICY")]
+    from: Option<PathBuf>,
     /// Replace a run that is there already
     #[arg(long)]
     force: bool,
@@ -78,6 +88,15 @@ pub struct ResumeArgs {
     /// Environment steps of the whole run, as in 200000, 50k or 1e6 [default: as before]
     #[arg(long, allow_hyphen_values = true)]
     steps: Option<String>,
+    /// Change a threshold from here on, as in 'torque<=0.3'; the costs must be those of the run
+    #[arg(long = "constraint", value_name = "CONSTRAINT")]
+    constraints: Vec<String>,
+    /// Change a value from here on, such as a learning rate; the run notes it, and a report says so
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// End with the first test that meets this, as for train
+    #[arg(long, value_name = "CONDITION")]
+    until: Vec<String>,
     #[command(flatten)]
     drive: DriveArgs,
 }
@@ -87,14 +106,23 @@ impl DriveArgs {
         let every = self.checkpoint_every.parse();
         let checkpoint_every =
             every.map_err(|error| Failure::input(format!("--checkpoint-every is {error}")))?;
-        Ok(Options { threads: threads(self.threads), checkpoint_every, force })
+        let threads = threads(self.threads);
+        Ok(Options { threads, checkpoint_every, force, ..Options::default() })
     }
 }
 
 pub fn train(args: TrainArgs, output: &mut (impl Write + Send)) -> Result<(), Failure> {
     let mut config = config(&args)?;
     environment::resolve(&mut config)?;
-    let options = args.drive.options(args.force)?;
+    let mut options = args.drive.options(args.force)?;
+    options.start = args.from.as_deref().map(Policy::open).transpose()?;
+    if let Some(start) = &options.start {
+        let (found, expected) = (&start.about.task, &config.task);
+        if found != expected {
+            let text = format!("--from: a policy of {found}; expected one of {expected}");
+            return Err(Failure::input(text));
+        }
+    }
     let out = args.out.unwrap_or_else(|| {
         format!("runs/{}-{}-{}", config.task, config.algorithm, config.seed).into()
     });
@@ -104,7 +132,15 @@ pub fn train(args: TrainArgs, output: &mut (impl Write + Send)) -> Result<(), Fa
 }
 
 pub fn resume(args: ResumeArgs, output: &mut (impl Write + Send)) -> Result<(), Failure> {
-    let options = args.drive.options(false)?;
+    let mut options = args.drive.options(false)?;
+    options.set = args.set;
+    if !args.constraints.is_empty() {
+        let constraints = environment::written_out(&args.constraints)?;
+        options.set.push(format!("constraints={}", list(&constraints)));
+    }
+    if !args.until.is_empty() {
+        options.set.push(format!("test.until={}", list(&args.until)));
+    }
     let steps = args.steps.as_deref().map(count).transpose()?;
     let stop = Stop::install()?;
     let run = Run::resume(&args.run, steps.map(|steps| steps as u64), &options, environment::make)?;
@@ -165,6 +201,9 @@ fn config(args: &TrainArgs) -> Result<Config, Failure> {
     if let Some(preset) = &args.preset {
         layers.preset(preset);
     }
+    if !args.until.is_empty() {
+        layers.set("test.until", args.until.clone());
+    }
     for assignment in &args.set {
         layers.assign(assignment)?;
     }
@@ -173,4 +212,9 @@ fn config(args: &TrainArgs) -> Result<Config, Failure> {
         return Err(Failure::input("no task given: expected one of those `ecrl tasks` lists"));
     }
     Ok(config)
+}
+
+/// Texts as a list that a configuration reads.
+fn list(texts: &[String]) -> String {
+    serde_json::to_string(texts).expect("plain data")
 }

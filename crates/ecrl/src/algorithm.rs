@@ -32,6 +32,9 @@ pub trait Algorithm: Any + Send {
     /// The learner's policy: a network from an observation to `[μ, log σ]`.
     fn actor(&self) -> Mlp;
 
+    /// Takes a policy to start from, before anything was played.
+    fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError>;
+
     /// The champion of the generation, as it was ranked.
     fn champion(&self) -> Option<Champion> {
         None
@@ -54,6 +57,15 @@ pub trait Algorithm: Any + Send {
 
     /// Walks everything that lasts but the replay buffer; what trouble spreads from comes first.
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError>;
+}
+
+/// Refuses a policy to start from that has other networks than an algorithm's own.
+pub fn verify_start(own: &Mlp, actor: &Mlp) -> Result<(), ConfigError> {
+    let text = |net: &Mlp| format!("layers {:?} with {:?}", net.sizes(), net.activation());
+    match own.sizes() == actor.sizes() && own.activation() == actor.activation() {
+        true => Ok(()),
+        false => Err(ConfigError::Start { found: text(actor), expected: text(own) }),
+    }
 }
 
 /// The one of a population that is tested beside the learner.
@@ -151,6 +163,8 @@ pub trait Row: Sync {
     fn validate(&self, sections: &Table) -> Result<(), ConfigError>;
     /// Whether a run of more steps is another run from the start on.
     fn length_matters(&self, sections: &Table) -> bool;
+    /// The keys whose values may change in the midst of a run.
+    fn changeable(&self) -> Vec<&'static str>;
     /// A new algorithm with these values.
     fn build(&self, config: &Config, setup: Setup) -> Result<Box<dyn Algorithm>, TrainError>;
 
@@ -205,6 +219,10 @@ impl<A: Build> Row for Definition<A> {
 
     fn length_matters(&self, sections: &Table) -> bool {
         sections.clone().try_into().is_ok_and(|section: A::Section| section.length_matters())
+    }
+
+    fn changeable(&self) -> Vec<&'static str> {
+        A::Section::changeable()
     }
 
     fn build(&self, config: &Config, setup: Setup) -> Result<Box<dyn Algorithm>, TrainError> {

@@ -5,6 +5,7 @@
 //! of steps are only candidates. They are tested again on fresh starts, longer and with both faces, the
 //! most promising first, until one has kept every constraint; that can become the best of the run.
 
+use cmdp::Constraint;
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +147,14 @@ impl Judge {
             }
         }
         new
+    }
+
+    /// Measures what was tested by constraints whose thresholds may have been changed since.
+    pub fn measure(&mut self, constraints: &[Constraint]) {
+        for Best { result, .. } in self.candidates.iter_mut().chain(&mut self.best) {
+            let TestResult { env_steps, mean, sampled, .. } = result.clone();
+            *result = TestResult::new(env_steps, mean, sampled, constraints);
+        }
     }
 
     /// Walks everything that lasts; `actor` is a network like those it keeps.

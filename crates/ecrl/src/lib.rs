@@ -6,7 +6,7 @@
 //!   policies did, and the best of a run.
 //! - [`config`]: every value a run depends on; [`metrics`]: every number it tells of itself;
 //!   [`state`]: one walk over everything that lasts.
-//! - [`evaluate`](mod@evaluate): what a policy is worth.
+//! - [`evaluate`](mod@evaluate): what a policy is worth; [`until`]: when a run has done enough.
 //!
 //! Parts, and what is composed of them:
 //! - [`collect`]: who plays. [`memory`]: what is learnt from. [`multipliers`]: how λ answers
@@ -30,3 +30,4 @@ pub mod multipliers;
 pub mod population;
 pub mod state;
 pub mod trainer;
+pub mod until;

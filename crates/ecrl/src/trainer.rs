@@ -17,10 +17,12 @@ use crate::context::{Context, Stream, Times};
 use crate::judge::Judge;
 use crate::memory::replay::{Replay, StoredReplay};
 use crate::metrics::{
-    ENV_STEPS, GENERATION, GRAD_STEPS, Record, SECONDS, SECONDS_PHYSICS, SECONDS_UPDATES,
+    ENV_STEPS, GENERATION, GRAD_STEPS, LEARNER_REWARD, REACHED, Record, SECONDS, SECONDS_PHYSICS,
+    SECONDS_UPDATES,
 };
 use crate::population::census::Census;
 use crate::state::{StateError, Walk};
+use crate::until::Until;
 
 /// Why an environment cannot be made, whatever it is.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -86,6 +88,8 @@ struct Counters {
     learnt_steps: u64,
     times: Times,
     pending: Option<Pending>,
+    #[serde(default)]
+    reached: bool,
 }
 
 /// A training run.
@@ -96,6 +100,11 @@ pub struct Trainer {
     judge: Judge,
     /// Steps of generations that had updates.
     learnt_steps: u64,
+    /// When it has done enough, and whether it has.
+    until: Vec<Until>,
+    reached: bool,
+    /// The values it had before some were changed.
+    previous: Option<Config>,
     /// Whether a number is not finite any more, and the actor before that.
     broken: bool,
     fault: Option<NotFinite>,
@@ -119,6 +128,7 @@ impl Trainer {
         mut make: impl FnMut() -> Result<Box<dyn Env>, E>,
     ) -> Result<Self, TrainError> {
         config.validate()?;
+        let until = Until::parse_all(&config.test.until)?;
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let mut make = || make().map_err(|error| TrainError::Env(error.into()));
         let envs = (0..threads.max(1)).map(|_| make()).collect::<Result<Vec<_>, _>>()?;
@@ -145,10 +155,26 @@ impl Trainer {
             pending: None,
             judge: Judge::default(),
             learnt_steps: 0,
+            until,
+            reached: false,
+            previous: None,
             broken: false,
             fault: None,
             started: Instant::now(),
         })
+    }
+
+    /// Takes a policy to start from, before anything was played.
+    pub fn start_from(&mut self, actor: &Mlp) -> Result<(), TrainError> {
+        self.algorithm.start_from(actor)?;
+        self.last_good = self.algorithm.actor();
+        Ok(())
+    }
+
+    /// The state to be restored is of a run that had these values, of which some have been changed since:
+    /// see [`Config::changed`].
+    pub fn changed_from(&mut self, previous: Config) {
+        self.previous = Some(previous);
     }
 
     /// The values in force.
@@ -198,9 +224,14 @@ impl Trainer {
         self.context.env_steps >= self.context.config.steps
     }
 
-    /// Whether all steps have been taken and learnt from.
+    /// Whether all steps have been taken and learnt from, or it has come to what it was to come to.
     pub fn is_done(&self) -> bool {
-        self.is_last() && self.pending.is_none()
+        (self.is_last() || self.reached) && self.pending.is_none()
+    }
+
+    /// Whether it has ended because it has come to what it was to come to.
+    pub fn has_reached(&self) -> bool {
+        self.reached
     }
 
     /// The best policy so far.
@@ -263,6 +294,8 @@ impl Trainer {
         if let Some(own) = self.algorithm.replay_mut() {
             own.restore(replay);
         }
+        self.judge.measure(&self.context.spec.constraints);
+        self.previous = None;
         self.started = Instant::now();
         Ok(notes)
     }
@@ -277,8 +310,10 @@ impl Trainer {
             learnt_steps: self.learnt_steps,
             times: self.times(),
             pending: self.pending.clone(),
+            reached: self.reached,
         };
-        let config = &self.context.config;
+        let config = self.previous.as_ref().unwrap_or(&self.context.config);
+        let same_end = config.test.until == self.context.config.test.until;
         walk.fitting("run", &mut counters, "the configuration of this run", |stored, _| {
             let mut layers = Layers::default();
             let stored = layers.toml(&stored.config).and_then(|()| layers.build());
@@ -304,6 +339,7 @@ impl Trainer {
             self.context.times = counters.times;
             self.learnt_steps = counters.learnt_steps;
             self.pending = counters.pending;
+            self.reached = counters.reached && same_end;
         }
         Ok(())
     }
@@ -387,6 +423,16 @@ impl Trainer {
         let last = self.is_done();
         let Self { context, judge, algorithm, .. } = self;
         judge.judge(context, (|| algorithm.actor(), || algorithm.champion()), last, &mut record);
+        let tested = record.get(&LEARNER_REWARD).is_some() && !self.until.is_empty();
+        if tested && self.until.iter().all(|until| until.is_met_by(&record)) {
+            self.reached = true;
+            record.set(&REACHED, true);
+            if !last {
+                // As at the end of any run.
+                let who = (|| algorithm.actor(), || algorithm.champion());
+                judge.judge(context, who, true, &mut record);
+            }
+        }
         self.refuse_fault()?;
         let Times { updates, physics, total } = self.times();
         record.set(&SECONDS, total);

@@ -24,6 +24,17 @@ pub fn notes(
             }
         }
     }
+    for run in runs {
+        let name = run.path.display();
+        for origin in run.origins.iter().filter(|origin| !origin.changes.is_empty()) {
+            let (at, changes) = (origin.at, origin.changes.join("; "));
+            notes.push(format!("{name} was changed at {at} steps: {changes}."));
+        }
+        if run.reached() {
+            let (until, steps) = (run.config.test.until.join(", "), run.steps());
+            notes.push(format!("{name} ended at {steps} steps, when it had come to {until}."));
+        }
+    }
     for (panel, labels) in groups {
         let seeds_of = |runs: &Vec<&Run>| -> Vec<u64> {
             let mut seeds: Vec<u64> = runs.iter().map(|run| run.config.seed).collect();

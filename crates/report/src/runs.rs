@@ -9,10 +9,10 @@ use ecrl::config::Config;
 use ecrl::metrics::{
     BEST_FEASIBLE, BEST_REWARD, BEST_SAMPLED_COST, CHAMPION_COST, CHAMPION_REWARD,
     CHAMPION_SAMPLED_COST, CHAMPION_SAMPLED_REWARD, ENV_STEPS, EXCESS, LEARNER_COST,
-    LEARNER_REWARD, ROLLOUT_COST, ROLLOUT_REWARD, Record, SAMPLED_COST, SAMPLED_REWARD,
+    LEARNER_REWARD, REACHED, ROLLOUT_COST, ROLLOUT_REWARD, Record, SAMPLED_COST, SAMPLED_REWARD,
 };
 use ecrl::population::census::Census;
-use runs::directory::FAILURE;
+use runs::directory::{FAILURE, START};
 use runs::provenance::{self, Provenance};
 use runs::shell::quote;
 use runs::{lock, read};
@@ -64,6 +64,11 @@ impl Run {
     /// Environment steps taken.
     pub fn steps(&self) -> u64 {
         self.generations.last().and_then(|g| g.get(&ENV_STEPS)).unwrap_or(0)
+    }
+
+    /// Whether it has ended because it had come to what it was to come to.
+    pub fn reached(&self) -> bool {
+        self.generations.last().and_then(|g| g.get(&REACHED)) == Some(true)
     }
 
     /// Tests: steps, and reward or the J_C of a constraint.
@@ -146,7 +151,15 @@ impl Run {
         for change in self.config.changes() {
             command += &format!(" --set {}", quote(&change));
         }
-        command
+        if !self.config.start.is_empty() {
+            let start = self.path.join(START).display().to_string();
+            command += &format!(" --from {}", quote(&start));
+        }
+        for origin in self.origins.iter().filter(|origin| !origin.changes.is_empty()) {
+            let (at, changes) = (origin.at, origin.changes.join("; "));
+            command += &format!("    # from step {at} on: {changes}");
+        }
+        command.replace('\n', " ")
     }
 }
 
@@ -293,21 +306,24 @@ fn load_one(path: &Path) -> Result<Run, ReportError> {
         false => Vec::new(),
     };
     let taken = generations.last().and_then(|g| g.get(&ENV_STEPS)).unwrap_or(0);
+    let reached = generations.last().and_then(|g| g.get(&REACHED)) == Some(true);
     let state = match fs::read_to_string(path.join(FAILURE)) {
         _ if lock::in_use(path) => RunState::Going,
-        _ if taken >= config.steps => RunState::Finished,
+        _ if taken >= config.steps || reached => RunState::Finished,
         Ok(reason) => RunState::Failed(reason.trim().to_owned()),
         Err(_) => RunState::Unfinished,
     };
     let kind = config.label();
+    let origins = provenance::read(path);
+    let changed = origins.iter().any(|origin| !origin.changes.is_empty());
     Ok(Run {
         population: read::population(path),
-        origins: provenance::read(path),
+        origins,
         path: path.to_owned(),
         panel: String::new(),
         constraints,
         config,
-        label: kind.clone(),
+        label: if changed { format!("{kind}, changed midway") } else { kind.clone() },
         kind,
         generations,
         state,

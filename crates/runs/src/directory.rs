@@ -8,6 +8,7 @@
 //! checkpoint/          the whole state, for going on with the run
 //! origin.jsonl         each start and resume: the command, the program, the machine
 //! run.lock             held by the process that writes here
+//! start.safetensors    the policy that training started from, if there is one
 //! policy.safetensors   the learner's policy at the end
 //! best.safetensors     the best policy in tests: the most reward of those that kept every constraint,
 //!                      or while there is none, the least violation
@@ -39,6 +40,8 @@ pub(crate) const METRICS: &str = "metrics.jsonl";
 pub(crate) const POPULATION: &str = "population.jsonl";
 /// The learner's policy at the end.
 pub const POLICY: &str = "policy.safetensors";
+/// The policy that training started from.
+pub const START: &str = "start.safetensors";
 /// Why an experiment's run failed, while it has not been tried again.
 pub const FAILURE: &str = "failure.txt";
 /// The best policy in tests: the most reward of those that kept every constraint, or while there is
@@ -96,6 +99,16 @@ pub enum RunError {
         taken: u64,
         /// The steps that its configuration asks for.
         steps: u64,
+    },
+    /// The policy to start from is missing, or another.
+    #[error(
+        "the run starts from a policy with checksum {expected}; expected it after --from, found {found}"
+    )]
+    Start {
+        /// The checksum that the configuration names.
+        expected: String,
+        /// That of the policy given, if any.
+        found: String,
     },
     /// Not a folder.
     #[error("{path} is a file; expected a folder for the run", path = .0.display())]
@@ -256,6 +269,11 @@ impl RunDir {
         Ok(moved.then_some(&self.path))
     }
 
+    /// Stores the configuration, of which some values were changed.
+    pub fn save_config(&self, config: &Config) -> Result<(), RunError> {
+        write_config(&self.path, config)
+    }
+
     /// Takes note of what the run, or its next part, is made with.
     pub fn note_provenance(&self, origin: &Provenance) -> Result<(), RunError> {
         let path = self.path.join(provenance::FILE);
@@ -308,7 +326,7 @@ impl RunDir {
         events.append(record.get(&ENV_STEPS).unwrap_or(0), &scalars).map_err(|error| io("", error))
     }
 
-    /// Stores a policy as [`POLICY`] or [`BEST`].
+    /// Stores a policy as [`START`], [`POLICY`] or [`BEST`].
     pub fn save_policy(&self, name: &str, policy: &Policy) -> Result<(), RunError> {
         self.write(name, &policy.to_bytes())
     }
@@ -352,8 +370,8 @@ fn own_files(path: &Path) -> Result<Vec<String>, RunError> {
         let entry = entry.map_err(|error| RunError::Io { path: path.to_owned(), error })?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let whole = name.strip_suffix(files::PART).unwrap_or(&name);
-        let ours =
-            [CONFIG, METRICS, POPULATION, POLICY, BEST, provenance::FILE, FAILURE].contains(&whole);
+        let ours = [CONFIG, METRICS, POPULATION, START, POLICY, BEST, provenance::FILE, FAILURE]
+            .contains(&whole);
         if ours || EventFile::is_name(whole) {
             found.push(name);
         }

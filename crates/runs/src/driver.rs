@@ -18,12 +18,12 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use cmdp::Env;
-use ecrl::config::Config;
+use ecrl::config::{Config, ConfigError};
 use ecrl::metrics::{GENERATION, NEW_BEST, Record};
 use ecrl::trainer::{BoxError, TrainError, Trainer};
 
 use crate::checkpoint::{CheckpointError, Checkpoints};
-use crate::directory::{BEST, POLICY, RunDir, RunError};
+use crate::directory::{BEST, POLICY, RunDir, RunError, START};
 use crate::lock::Lock;
 use crate::policy::{Policy, PolicyError};
 use crate::provenance::Provenance;
@@ -31,7 +31,7 @@ use crate::read;
 
 const UNAFFECTED: &str = "training goes on as it would have, the file stays as it is up to there";
 
-/// How a run is driven; its result does not depend on it.
+/// How a run is driven; but for the last two, its result does not depend on it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Threads.
@@ -40,13 +40,17 @@ pub struct Options {
     pub checkpoint_every: Every,
     /// Whether a run that is there already is replaced.
     pub force: bool,
+    /// The policy that a new run starts from.
+    pub start: Option<Policy>,
+    /// Values that change as a run goes on, as `key=value`: see [`Config::changed`].
+    pub set: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let checkpoint_every = Every::Time(Duration::from_secs(300));
-        Self { threads, checkpoint_every, force: false }
+        Self { threads, checkpoint_every, force: false, start: None, set: Vec::new() }
     }
 }
 
@@ -137,6 +141,12 @@ pub enum DriveError {
     /// A checkpoint.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The policy to start from.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// Values that cannot be changed.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The lengths of the logs.
     #[error("cannot write the logs: {0}")]
     Logs(#[from] io::Error),
@@ -165,9 +175,16 @@ impl Run {
         options: &Options,
         make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
     ) -> Result<Self, DriveError> {
-        let trainer = trainer(config, options, make)?;
+        let config = started(config, options)?;
+        let mut trainer = trainer(config, options, make)?;
+        if let Some(start) = &options.start {
+            trainer.start_from(&start.actor)?;
+        }
         let constraints = &trainer.spec().constraints;
         let directory = RunDir::create(path, trainer.config(), constraints, options.force)?;
+        if let Some(start) = &options.start {
+            directory.save_policy(START, start)?;
+        }
         directory.note_provenance(&Provenance::here(options.threads))?;
         Ok(Self {
             trainer,
@@ -188,12 +205,18 @@ impl Run {
         options: &Options,
         make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
     ) -> Result<Self, DriveError> {
-        let mut config = read::config(path)?;
+        let previous = read::config(path)?;
         let lock = Lock::take(path)?;
-        let before = config.steps;
-        config.steps = steps.unwrap_or(before);
+        let before = previous.steps;
+        let mut config = previous.changed(&options.set)?;
+        config.steps = steps.unwrap_or(config.steps);
         let longer = before != config.steps && config.length_matters();
         let mut trainer = trainer(config, options, make)?;
+        if !previous.start.is_empty() {
+            trainer.start_from(&Policy::load(&path.join(START), trainer.spec())?.actor)?;
+        }
+        let changes: Vec<String> = trainer.config().differences(&previous);
+        trainer.changed_from(previous.clone());
         let mut checkpoints = Checkpoints::new(path);
         let restored = checkpoints.read(&mut trainer)?;
         let resumed = restored.is_some().then_some(trainer.env_steps());
@@ -220,14 +243,24 @@ impl Run {
                 Ok(_) => {}
             }
         }
-        let (config, constraints) = (trainer.config(), &trainer.spec().constraints);
+        let constraints = &trainer.spec().constraints;
+        // Values that were changed are stored together with a state that has them: see below.
+        let config = match changes.is_empty() {
+            true => trainer.config(),
+            false => &Config { steps: trainer.config().steps, ..previous },
+        };
         let directory = RunDir::resume(path, config, constraints, &restored.logs, lock)?;
         for name in directory.changed_logs(&restored.logs)? {
             let file = path.join(name);
             let file = file.display();
             warnings.push(format!("{file} has been changed since it was written: {UNAFFECTED}"));
         }
-        directory.note_provenance(&Provenance::here(options.threads))?;
+        if !changes.is_empty() {
+            checkpoints.write(&mut trainer, &directory.logs()?)?;
+            directory.save_config(trainer.config())?;
+        }
+        let origin = Provenance { at: taken, changes, ..Provenance::here(options.threads) };
+        directory.note_provenance(&origin)?;
         if let Some(best) = Policy::of_best(&trainer) {
             directory.save_policy(BEST, &best)?;
         }
@@ -253,7 +286,7 @@ impl Run {
         };
         // The environments say what the task and its constraints are.
         let Config { task, constraints, .. } = there.clone();
-        let asked = Config { task, constraints, ..config };
+        let asked = Config { task, constraints, ..started(config, options)? };
         match asked.differences(&there) {
             differences if differences.is_empty() => {
                 Self::resume(path, Some(asked.steps), options, make)
@@ -353,6 +386,10 @@ impl Run {
             self.directory.save_policy(BEST, &best)?;
         }
         observer.generation(&record, &self.trainer);
+        if self.trainer.has_reached() {
+            // So that it can go on from here, should more be asked of it.
+            self.checkpoint_or_warn(observer)?;
+        }
         let generation = record.get(&GENERATION).unwrap_or(0);
         if matches!(self.every, Every::Generations(n) if generation.is_multiple_of(n))
             && !self.trainer.is_done()
@@ -386,6 +423,19 @@ impl Run {
                 Ok(())
             }
             Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// A configuration with the policy it starts from, which must be the one it names if it names one.
+fn started(config: Config, options: &Options) -> Result<Config, RunError> {
+    let found = options.start.as_ref().map(Policy::checksum);
+    let start = found.clone().unwrap_or_default();
+    match config.start.is_empty() || config.start == start {
+        true => Ok(Config { start, ..config }),
+        false => {
+            let found = found.unwrap_or_else(|| "none".into());
+            Err(RunError::Start { expected: config.start, found })
         }
     }
 }

@@ -170,8 +170,8 @@ impl Policy {
         Some(Self { actor: actor.clone(), about })
     }
 
-    /// The file's content.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// What the file says of it.
+    fn about(&self) -> About {
         let sizes = self.actor.sizes();
         let about = About {
             hidden: sizes[1..sizes.len() - 1].to_vec(),
@@ -179,7 +179,17 @@ impl Policy {
             format: FORMAT,
             ..self.about.clone()
         };
-        let about = About { crc32c: Some(about.checksum(&self.actor)), ..about };
+        About { crc32c: Some(about.checksum(&self.actor)), ..about }
+    }
+
+    /// The checksum of all of it, as text.
+    pub fn checksum(&self) -> String {
+        format!("{:08x}", self.about().crc32c.unwrap_or_default())
+    }
+
+    /// The file's content.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let about = self.about();
         let mut store = Store::new(serde_json::to_string(&about).expect("plain data"));
         store.add_mlp("actor", &self.actor);
         store.to_bytes()

@@ -22,6 +22,12 @@ pub struct Provenance {
     /// The vector instructions in use, which the last bits depend on.
     #[serde(default)]
     pub simd: String,
+    /// The environment steps at which it began, or went on.
+    #[serde(default)]
+    pub at: u64,
+    /// The values that were changed then, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
 }
 
 impl Provenance {
@@ -35,6 +41,8 @@ impl Provenance {
             cpu: model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.into()),
             threads,
             simd: nets::simd::kind().name().into(),
+            at: 0,
+            changes: Vec::new(),
         }
     }
 }

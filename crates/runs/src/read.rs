@@ -57,7 +57,7 @@ pub fn population(run: &Path) -> Vec<Census> {
 /// Environment steps that a run has recorded, and whether it is finished.
 pub fn progress(run: &Path, steps: u64) -> (u64, bool) {
     // The last line alone: this is asked often.
-    let last = || -> io::Result<u64> {
+    let last = || -> io::Result<(u64, bool)> {
         let mut file = files::look(&run.join(METRICS))?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(1 << 16)))?;
@@ -65,14 +65,14 @@ pub fn progress(run: &Path, steps: u64) -> (u64, bool) {
         file.read_to_end(&mut tail)?;
         let line = tail.split(|&b| b == b'\n').rev().find(|line| !line.is_empty());
         let line: serde_json::Value = serde_json::from_slice(line.unwrap_or_default())?;
-        Ok(line["env_steps"].as_u64().unwrap_or(0))
+        Ok((line["env_steps"].as_u64().unwrap_or(0), line["reached"] == true))
     };
     let modified = |name: &str| run.join(name).metadata().and_then(|m| m.modified());
-    let taken = last().unwrap_or(0);
+    let (taken, reached) = last().unwrap_or((0, false));
     // The policy comes last; one that is older is of a pause.
     let saved = match (modified(POLICY), modified(METRICS)) {
         (Ok(policy), Ok(metrics)) => policy >= metrics,
         _ => false,
     };
-    (taken, taken >= steps && saved)
+    (taken, (taken >= steps || reached) && saved)
 }

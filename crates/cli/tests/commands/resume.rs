@@ -149,3 +149,124 @@ fn a_damaged_checkpoint_is_said_and_the_one_before_it_taken() {
     assert!(!Path::new(&state(newest)).exists(), "the damaged one makes room");
     assert!(Path::new(&state(newest - 1)).exists(), "and the whole one stays");
 }
+
+#[test]
+fn a_run_ends_when_it_has_come_to_what_was_asked() {
+    let folder = Folder::new("until");
+    let (run, again) = (folder.path("run"), folder.path("again"));
+    let args = ["train", "hopper", "--algo", "ppo", "--preset", "fast", "--steps", "200k", "--out"];
+    let output = ecrl(&[&args[..], &[&run, "--until", "reward>=60"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout(&output).contains("it has come to reward>=60"), "{}", stdout(&output));
+    let lines = |run: &str| {
+        let text = std::fs::read_to_string(format!("{run}/metrics.jsonl")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect::<Vec<serde_json::Value>>()
+    };
+    let (last, before) = {
+        let mut all = lines(&run);
+        (all.pop().unwrap(), all)
+    };
+    assert!(last["env_steps"].as_u64().unwrap() < 100_000, "{last}");
+    assert!(last["learner_reward"].as_f64().unwrap() >= 60.0 && last["reached"] == true, "{last}");
+    assert!(before.iter().all(|line| line["learner_reward"].as_f64().is_none_or(|r| r < 60.0)));
+    // The best was tested again, as at the end of any run.
+    assert!(ecrl(&["eval", &run, "--episodes", "1"]).status.success());
+    // Its configuration repeats it; asked to go on, it has nothing to do unless something else is asked.
+    let config = format!("{run}/config.toml");
+    assert!(ecrl(&["train", "--config", &config, "--out", &again, "--quiet"]).status.success());
+    let policy = |run: &str| std::fs::read(format!("{run}/policy.safetensors")).unwrap();
+    assert!(policy(&run) == policy(&again));
+    assert!(ecrl(&["resume", &run]).status.success());
+    assert_eq!(lines(&run).len(), before.len() + 1);
+    let more = ecrl(&["resume", &run, "--until", "reward>=90"]);
+    assert!(more.status.success(), "{}", String::from_utf8_lossy(&more.stderr));
+    assert!(lines(&run).last().unwrap()["learner_reward"].as_f64().unwrap() >= 90.0);
+    let message = "until 'rewrd>=1': expected a metric before the sign; did you mean 'reward'?";
+    fails(&["train", "hopper", "--until", "rewrd>=1"], 2, message);
+}
+
+#[test]
+fn a_run_starts_from_a_policy_and_says_so() {
+    let folder = Folder::new("from");
+    for (algorithm, more) in [("ppo", &["--steps", "8192"][..]), ("ecrl", &[])] {
+        let (first, second) = (
+            folder.path(&format!("{algorithm}-first")),
+            folder.path(&format!("{algorithm}-second")),
+        );
+        let short: &[&str] = if more.is_empty() { &SHORT } else { more };
+        let run = |args: &[&str]| {
+            let args = [&["train", "hopper", "--algo", algorithm], args, short].concat();
+            let output = ecrl(&args);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        run(&["--out", &first]);
+        let policy = format!("{first}/policy.safetensors");
+        run(&["--out", &second, "--from", &policy, "--seed", "1"]);
+        let read = |path: String| std::fs::read(path).unwrap();
+        assert!(read(policy.clone()) == read(format!("{second}/start.safetensors")));
+        let config = read(format!("{second}/config.toml"));
+        let config = String::from_utf8(config).unwrap();
+        let start = config.lines().find(|line| line.starts_with("start = ")).unwrap();
+        assert_eq!(start.len(), "start = \"01234567\"".len(), "{start}");
+        // It is repeated only from the same policy.
+        let path = format!("{second}/config.toml");
+        let again = folder.path("again");
+        let output = ecrl(&["train", "--config", &path, "--out", &again]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(message.contains("expected it after --from, found none"), "{message}");
+        let from = format!("{second}/start.safetensors");
+        let args =
+            ["train", "--config", &path, "--out", &again, "--from", &from, "--quiet", "--force"];
+        assert!(ecrl(&args).status.success());
+        let end = |run: &str| std::fs::read(format!("{run}/policy.safetensors")).unwrap();
+        assert!(end(&again) == end(&second), "{algorithm}");
+        std::fs::remove_dir_all(&again).unwrap();
+    }
+    // A policy of other networks, or of another robot.
+    let policy = folder.path("ppo-first/policy.safetensors");
+    let output =
+        ecrl(&["train", "hopper", "--algo", "sac", "--from", &policy, "--out", &folder.path("x")]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "error: the policy to start from has layers [11, 256, 256, 6] with Tanh; expected layers \
+                    [11, 256, 256, 6] with Relu\n";
+    assert_eq!(message, expected);
+    let other = "--from: a policy of hopper; expected one of ant";
+    fails(&["train", "ant", "--algo", "ppo", "--from", &policy], 2, other);
+    assert!(!Path::new(&folder.path("x")).exists());
+}
+
+#[test]
+fn values_that_change_midway_are_noted() {
+    let folder = Folder::new("changed");
+    let run = folder.path("run");
+    let args =
+        ["train", "hopper", "--algo", "ipo", "--preset", "fast", "--steps", "6144", "--out", &run];
+    assert!(ecrl(&args).status.success());
+    let fixed = ecrl(&["resume", &run, "--steps", "20k", "--set", "hidden=[8]"]);
+    let message = String::from_utf8(fixed.stderr).unwrap();
+    let expected = "error: ppo.hidden cannot change in the midst of a run: expected one of the thresholds of \
+                    constraints, steps, test.episodes, ";
+    assert!(fixed.status.code() == Some(2) && message.starts_with(expected), "{message}");
+    let cost = ecrl(&["resume", &run, "--steps", "20k", "--constraint", "velocity<=25"]);
+    assert_eq!(cost.status.code(), Some(2));
+    let changed =
+        ["resume", &run, "--steps", "20k", "--set", "lr=1e-4", "--constraint", "torque<=0.3"];
+    let output = ecrl(&changed);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(format!("{run}/{name}")).unwrap();
+    assert!(read("config.toml").contains("lr = 0.0001") && read("config.toml").contains("<=0.3"));
+    let origin = read("origin.jsonl");
+    let last: serde_json::Value = serde_json::from_str(origin.lines().last().unwrap()).unwrap();
+    assert_eq!(last["at"], 6144);
+    assert_eq!(last["changes"][1], "ppo.lr is 0.0001, not 0.0003", "{last}");
+    // It goes on as it is now.
+    assert!(ecrl(&["resume", &run, "--steps", "24k"]).status.success());
+    let report = ecrl(&["report", &run, "--out", &folder.path("report")]);
+    let told = stdout(&report);
+    assert!(told.contains("was changed at 6144 steps: constraints is "), "{told}");
+    let table = std::fs::read_to_string(folder.path("report/table.md")).unwrap();
+    assert!(table.contains("changed midway"), "{table}");
+}

@@ -169,6 +169,10 @@ impl Section for EcrlSection {
         self.evolution.validate()?;
         self.multipliers.validate()
     }
+
+    fn changeable() -> Vec<&'static str> {
+        [&SacConfig::CHANGEABLE[..], &[Rule::CHANGEABLE]].concat()
+    }
 }
 
 /// The population, the learner, and what they learn from.
@@ -361,6 +365,13 @@ impl Algorithm for Evolution {
             self.inject_learner(context, last); // and raise that slot's multiplier
         }
         record.set(&LAMBDA_LEARNER, self.multipliers.of_learner().to_vec());
+    }
+
+    /// The learner does, and one of the population, which selection may make more of.
+    fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
+        self.learner.start_from(actor)?;
+        self.population[0].clone_from(actor);
+        Ok(())
     }
 
     fn longest_generation(&self, spec: &cmdp::EnvSpec) -> u64 {

@@ -72,6 +72,10 @@ impl Section for IpoSection {
     fn length_matters(&self) -> bool {
         self.ppo.lr_decay
     }
+
+    fn changeable() -> Vec<&'static str> {
+        [&PpoConfig::CHANGEABLE[..], &["ipo.barrier"]].concat()
+    }
 }
 
 /// A constraint as the barrier sees it.
@@ -182,7 +186,14 @@ impl Variant for Barrier {
         let constraints = self.constraints.len();
         walk.fitting("limits", &mut self.limits, "a limit for each constraint", |limits, _| {
             limits.as_ref().is_none_or(|limits| limits.len() == constraints)
-        })
+        })?;
+        // Thresholds may have been changed since.
+        let scales = Constraint::scales(&self.constraints);
+        let limits = self.limits.iter_mut().flatten().zip(self.constraints.iter().zip(scales));
+        for (limit, (constraint, scale)) in limits {
+            (limit.threshold, limit.scale) = (constraint.threshold, scale);
+        }
+        Ok(())
     }
 }
 

@@ -168,6 +168,10 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         self.variant.conclude(record);
     }
 
+    fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
+        self.ppo.start_from(actor)
+    }
+
     fn longest_generation(&self, _: &EnvSpec) -> u64 {
         self.ppo.config().collect as u64
     }

@@ -38,6 +38,10 @@ impl Section for PpoSection {
     fn length_matters(&self) -> bool {
         self.ppo.lr_decay
     }
+
+    fn changeable() -> Vec<&'static str> {
+        PpoConfig::CHANGEABLE.to_vec()
+    }
 }
 
 /// The reward and nothing else.

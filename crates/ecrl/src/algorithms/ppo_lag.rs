@@ -60,6 +60,10 @@ impl Section for LagSection {
     fn length_matters(&self) -> bool {
         self.ppo.lr_decay
     }
+
+    fn changeable() -> Vec<&'static str> {
+        [&PpoConfig::CHANGEABLE[..], &[Rule::CHANGEABLE]].concat()
+    }
 }
 
 /// The Lagrangian.

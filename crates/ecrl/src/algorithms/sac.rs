@@ -65,6 +65,10 @@ impl Section for SacSection {
         off_policy::validate(&self.learner, &self.sac, &self.replay)?;
         self.multipliers.validate_alone()
     }
+
+    fn changeable() -> Vec<&'static str> {
+        [&SacConfig::CHANGEABLE[..], &[Rule::CHANGEABLE]].concat()
+    }
 }
 
 /// A learner alone.
@@ -110,6 +114,10 @@ impl Algorithm for Alone {
             self.multipliers.update_learner(&self.values, &context.spec.constraints);
         }
         record.set(&LAMBDA_LEARNER, self.multipliers.of_learner().to_vec());
+    }
+
+    fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
+        self.learner.start_from(actor)
     }
 
     fn longest_generation(&self, spec: &cmdp::EnvSpec) -> u64 {

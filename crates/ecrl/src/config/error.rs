@@ -70,6 +70,30 @@ pub enum ConfigError {
         /// What is allowed.
         expected: &'static str,
     },
+    /// A value that cannot change in the midst of a run.
+    #[error("{key} cannot change in the midst of a run: expected one of {keys}")]
+    Fixed {
+        /// The key.
+        key: String,
+        /// Those that can.
+        keys: String,
+    },
+    /// A condition that cannot be understood.
+    #[error("until '{text}': expected {expected}")]
+    Until {
+        /// The text given.
+        text: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// A policy to start from that does not fit.
+    #[error("the policy to start from has {found}; expected {expected}")]
+    Start {
+        /// Its networks.
+        found: String,
+        /// The networks expected.
+        expected: String,
+    },
     /// A file of another version.
     #[error(
         "a configuration of format {found}; expected {expected}, or one by hand without a format"

@@ -18,6 +18,7 @@ pub(crate) use error::hint;
 
 use crate::algorithm::Row;
 use crate::algorithms;
+use crate::until::Until;
 
 /// The version of the file's format.
 const FORMAT: u32 = 2;
@@ -41,6 +42,9 @@ pub struct Config {
     /// The constraints in force, as text: what environments are made with. A trainer takes them from
     /// the environments.
     pub constraints: Vec<String>,
+    /// The checksum of the policy that training starts from; empty where it starts from nothing.
+    #[serde(default)]
+    pub start: String,
     /// Tests during training.
     pub test: TestConfig,
     /// The sections of the algorithm.
@@ -64,6 +68,10 @@ pub struct TestConfig {
     pub retest_every: u64,
     /// Episodes of that test, for each face.
     pub retest_episodes: usize,
+    /// The run ends with the first test that meets all of these, as `reward>=3000`; see
+    /// [`Until`](crate::until::Until).
+    #[serde(default)]
+    pub until: Vec<String>,
 }
 
 /// The keys that every run is given; a label of its values leaves them out.
@@ -79,7 +87,21 @@ pub trait Section: Serialize + DeserializeOwned {
     fn length_matters(&self) -> bool {
         false
     }
+
+    /// The keys whose values may change in the midst of a run, because no state has their shape.
+    fn changeable() -> Vec<&'static str>;
 }
+
+/// The keys of every run whose values may change in the midst of it.
+const CHANGEABLE: [&str; 7] = [
+    "steps",
+    "test.episodes",
+    "test.every",
+    "test.sample",
+    "test.retest_every",
+    "test.retest_episodes",
+    "test.until",
+];
 
 impl Config {
     /// The usual values of an algorithm.
@@ -92,12 +114,14 @@ impl Config {
             steps: 1_000_000,
             seed: 0,
             constraints: Vec::new(),
+            start: String::new(),
             test: TestConfig {
                 episodes: 5,
                 every: 1000,
                 sample: false,
                 retest_every: 50_000,
                 retest_episodes: 20,
+                until: Vec::new(),
             },
             sections: row.defaults(),
         })
@@ -120,16 +144,50 @@ impl Config {
 
     /// What differs from another configuration, in words, but for the steps: `key is a, not b`.
     pub fn differences(&self, other: &Self) -> Vec<String> {
+        let all = self.compare(other).into_iter().filter(|(key, ..)| key != "steps");
+        all.map(|(key, a, b)| format!("{key} is {a}, not {b}")).collect()
+    }
+
+    /// Every key whose value differs from another configuration's, with both values as text.
+    pub fn compare(&self, other: &Self) -> Vec<(String, String, String)> {
         let (own, theirs) = (self.table(), other.table());
         let mut keys = paths(&own);
         keys.extend(paths(&theirs).into_iter().filter(|key| lookup(&own, key).is_none()));
         let shown = |value: Option<&Value>| value.map_or("unset".into(), Value::to_string);
-        keys.iter()
-            .filter(|key| *key != "steps")
-            .map(|key| (key, lookup(&own, key), lookup(&theirs, key)))
-            .filter(|(_, a, b)| a != b)
-            .map(|(key, a, b)| format!("{key} is {}, not {}", shown(a), shown(b)))
+        keys.into_iter()
+            .filter(|key| lookup(&own, key) != lookup(&theirs, key))
+            .map(|key| (shown(lookup(&own, &key)), shown(lookup(&theirs, &key)), key))
+            .map(|(a, b, key)| (key, a, b))
             .collect()
+    }
+
+    /// The configuration with other values, such as can change in the midst of a run. Of constraints that
+    /// is their thresholds.
+    pub fn changed(&self, assignments: &[String]) -> Result<Self, ConfigError> {
+        let mut layers = Layers::default();
+        layers.toml(&self.to_toml())?;
+        assignments.iter().try_for_each(|text| layers.assign(text))?;
+        let changed = layers.build()?;
+        let mut changeable = CHANGEABLE.to_vec();
+        changeable.extend(self.row()?.changeable());
+        let bounded = |c: &Self| -> Vec<String> {
+            let name =
+                |text: &String| text.split("<=").next().unwrap_or_default().trim().to_owned();
+            c.constraints.iter().map(name).collect()
+        };
+        if bounded(self) == bounded(&changed) {
+            changeable.push("constraints");
+        }
+        let fixed =
+            changed.compare(self).into_iter().find(|(key, ..)| !changeable.contains(&&key[..]));
+        match fixed {
+            None => Ok(changed),
+            Some((key, ..)) => {
+                changeable.retain(|key| *key != "constraints");
+                let keys = format!("the thresholds of constraints, {}", changeable.join(", "));
+                Err(ConfigError::Fixed { key, keys })
+            }
+        }
     }
 
     /// The values that differ from the algorithm's defaults, as assignments; but for what every run
@@ -192,6 +250,7 @@ impl Config {
         range::check(fits, "steps", self.steps, "1 to 1e15")?;
         range::many("test.episodes", self.test.episodes)?;
         range::many("test.retest_episodes", self.test.retest_episodes)?;
+        Until::parse_all(&self.test.until)?;
         row.validate(&self.sections)
     }
 }

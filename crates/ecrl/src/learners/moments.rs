@@ -18,6 +18,11 @@ impl Moments {
         Self { count: 0.0, mean: vec![0.0; numbers], variance: vec![1.0; numbers] }
     }
 
+    /// Whether nothing was taken into account yet.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0.0
+    }
+
     /// Takes rows into account, each with all the numbers.
     pub fn add(&mut self, rows: &[f32]) {
         let numbers = self.mean.len();

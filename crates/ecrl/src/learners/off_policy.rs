@@ -134,6 +134,11 @@ impl OffPolicy {
         }
     }
 
+    /// Takes a policy to start from.
+    pub fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
+        self.sac.start_from(actor)
+    }
+
     /// Episodes it plays in a generation.
     pub fn episodes(&self) -> usize {
         self.config.episodes

@@ -3,7 +3,7 @@
 use super::{About, Metric};
 
 /// The unit of values that differ from machine to machine.
-pub(super) const SECONDS_UNIT: &str = "s";
+pub(crate) const SECONDS_UNIT: &str = "s";
 
 /// The number of the generation, from 1.
 pub static GENERATION: Metric<u64> =
@@ -160,6 +160,13 @@ pub static BEST_FEASIBLE: Metric<bool> = Metric::new(
     "",
     "Whether the best policy so far kept every constraint when it was tested again, with both faces",
 );
+/// Whether the run ends here because it has come to what it was to come to.
+pub static REACHED: Metric<bool> = Metric::new(
+    "reached",
+    "test/reached",
+    "",
+    "Whether the run ended here because every condition of test.until was met; recorded only if so",
+);
 
 /// What every run records, whatever the algorithm.
 pub static COMMON: &[&About] = &[
@@ -174,6 +181,7 @@ pub static COMMON: &[&About] = &[
     &SAMPLED_REWARD.about,
     &SAMPLED_COST.about,
     &FEASIBLE.about,
+    &REACHED.about,
     &ROLLOUT_REWARD.about,
     &ROLLOUT_COST.about,
     &EXCESS.about,

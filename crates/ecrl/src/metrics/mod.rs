@@ -15,7 +15,7 @@ pub use common::*;
 pub use record::{Figures, Record, Value};
 
 use crate::algorithms::ALGORITHMS;
-use common::SECONDS_UNIT;
+pub(crate) use common::SECONDS_UNIT;
 
 /// What a metric is called and what it means.
 #[derive(Debug, PartialEq, Eq)]

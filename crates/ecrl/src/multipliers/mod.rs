@@ -124,6 +124,9 @@ fn buffer_batch() -> usize {
 }
 
 impl Rule {
+    /// The key whose value may change in the midst of a run.
+    pub const CHANGEABLE: &'static str = ETA;
+
     /// A fixed λ, the paper's.
     pub fn fixed() -> Self {
         Self::Fixed { lambda: lambda() }

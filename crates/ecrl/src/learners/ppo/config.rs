@@ -70,6 +70,18 @@ impl Default for PpoConfig {
 }
 
 impl PpoConfig {
+    /// The keys whose values may change in the midst of a run.
+    pub const CHANGEABLE: [&'static str; 8] = [
+        "ppo.lr",
+        "ppo.lr_decay",
+        "ppo.gamma",
+        "ppo.gae",
+        "ppo.clip",
+        "ppo.value_coef",
+        "ppo.entropy_coef",
+        "ppo.max_grad_norm",
+    ];
+
     /// Smaller networks, and advantages that are estimated once and normalised: several times as fast.
     pub fn fast() -> Self {
         Self {

@@ -26,6 +26,8 @@ use nets::{Activation, Adam, Mlp, Trained, gaussian};
 pub use config::PpoConfig;
 pub use minibatch::{Losses, Minibatch, Objective, Terms};
 
+use crate::algorithm::verify_start;
+use crate::config::ConfigError;
 use crate::learners::moments::Moments;
 use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
 use crate::memory::batch::{Batch, advantages};
@@ -61,6 +63,8 @@ pub struct Ppo {
     /// Of each signal's returns.
     returns: Moments,
     batch: Batch,
+    /// Whether it started from a policy.
+    started: bool,
 }
 
 impl Ppo {
@@ -85,6 +89,7 @@ impl Ppo {
             observations: Moments::new(obs),
             returns: Moments::new(signals),
             batch: Batch::default(),
+            started: false,
             config,
         }
     }
@@ -126,6 +131,27 @@ impl Ppo {
         let biases = actor.bias_range(net.layers() - 1);
         actor.params_mut()[biases][actions..].copy_from_slice(&self.log_sigma);
         actor
+    }
+
+    /// Takes a policy to start from, which is as [`actor`](Self::actor) gives it. Its normalisation is in
+    /// its first layer: until something was seen, nothing is added to it.
+    pub fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
+        verify_start(&self.actor(), actor)?;
+        let net = &mut self.policy.net;
+        for layer in 0..net.layers() {
+            for (to, from) in [
+                (net.weight_range(layer), actor.weight_range(layer)),
+                (net.bias_range(layer), actor.bias_range(layer)),
+            ] {
+                let count = to.len();
+                net.params_mut()[to].copy_from_slice(&actor.params()[from][..count]);
+            }
+        }
+        let biases = actor.bias_range(actor.layers() - 1);
+        let actions = self.log_sigma.len();
+        self.log_sigma.copy_from_slice(&actor.params()[biases][actions..]);
+        self.started = true;
+        Ok(())
     }
 
     /// Takes over what was played.
@@ -252,7 +278,11 @@ impl Ppo {
 
     /// Takes what was learnt from into account in the normalisation, after its last update.
     pub fn absorb(&mut self) {
+        let first = self.observations.is_empty();
         self.observations.add(&self.batch.obs);
+        if self.started && first {
+            self.take_back_normalisation();
+        }
         let signals = self.critics.len();
         let scales: Vec<f32> = (0..signals).map(|i| self.returns.deviation(i) as f32).collect();
         let rows = (0..self.batch.rows()).flat_map(|row| {
@@ -261,6 +291,23 @@ impl Ppo {
         });
         let rows: Vec<f32> = rows.collect();
         self.returns.add(&rows);
+    }
+
+    /// Takes the normalisation of what was seen, which comes before the policy from now on, out of its
+    /// first layer: a policy that it started from goes on acting as it did.
+    fn take_back_normalisation(&mut self) {
+        let net = &mut self.policy.net;
+        let (inputs, weights) = (net.sizes()[0], net.weight_range(0));
+        for (unit, bias) in net.bias_range(0).enumerate() {
+            let mut shift = 0.0;
+            for i in 0..inputs {
+                let weight = &mut net.params_mut()[weights.start + unit * inputs + i];
+                shift += f64::from(*weight) * self.observations.mean[i];
+                *weight = (f64::from(*weight) * self.observations.deviation(i)) as f32;
+            }
+            let bias = &mut net.params_mut()[bias];
+            *bias = (f64::from(*bias) + shift) as f32;
+        }
     }
 
     /// Walks everything that lasts.

@@ -269,3 +269,29 @@ fn log_sigma_stays_where_policies_hold_it() {
         assert_eq!(ppo.log_sigma, [expected; 2]);
     }
 }
+
+#[test]
+fn a_policy_that_it_starts_from_goes_on_acting_as_it_did() {
+    let config = PpoConfig { hidden: vec![8, 8], ..PpoConfig::default() };
+    let mut first = Ppo::new(config.clone(), 3, 2, 0, &mut cmdp::rng([1; 4]));
+    first.observations.add(&[1.0, -2.0, 30.0, 2.0, 5.0, 10.0, 0.0, 1.0, 40.0]);
+    first.log_sigma = vec![-0.25, -1.5];
+    let actor = first.actor();
+    let mut second = Ppo::new(config, 3, 2, 0, &mut cmdp::rng([2; 4]));
+    second.start_from(&actor).unwrap();
+    assert_eq!(second.log_sigma, first.log_sigma);
+    let act = |net: &Mlp, obs: &[f32]| net.forward_one(obs, &mut Vec::new()).to_vec();
+    let seen = [0.5, 3.0, 25.0, -1.0, 2.0, 55.0];
+    assert_eq!(act(&second.actor(), &seen[..3]), act(&actor, &seen[..3]));
+    // Once something was seen, its normalisation is its own, and yet nothing changes.
+    second.batch.obs = seen.to_vec();
+    second.batch.returns = vec![vec![1.0, 2.0]];
+    second.batch.log_prob = vec![0.0; 2];
+    second.absorb();
+    assert_ne!(second.observations.mean, [0.0; 3]);
+    for obs in seen.chunks(3) {
+        let (now, before) = (act(&second.actor(), obs), act(&actor, obs));
+        let apart = now.iter().zip(&before).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(apart < 1e-5, "{now:?} {before:?}");
+    }
+}

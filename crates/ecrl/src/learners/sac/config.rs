@@ -38,6 +38,10 @@ impl Default for SacConfig {
 }
 
 impl SacConfig {
+    /// The keys whose values may change in the midst of a run.
+    pub const CHANGEABLE: [&'static str; 5] =
+        ["sac.gamma", "sac.tau", "sac.alpha", "sac.actor_lr", "sac.critic_lr"];
+
     /// Checks every value against its range; the replay buffer holds so many transitions.
     pub fn validate(&self, capacity: usize) -> Result<(), ConfigError> {
         range::layers("sac.hidden", &self.hidden)?;

@@ -34,6 +34,8 @@ use nets::{Activation, Adam, Mlp, Tape};
 
 pub use config::SacConfig;
 
+use crate::algorithm::verify_start;
+use crate::config::ConfigError;
 use crate::memory::replay::Replay;
 use crate::state::{StateError, Walk};
 use critic::{Critic, compare};
@@ -157,6 +159,13 @@ impl Sac {
             actor: -self.config.alpha * entropy - q,
             entropy,
         }
+    }
+
+    /// Takes an actor to start from.
+    pub fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
+        verify_start(&self.actor, actor)?;
+        self.actor.clone_from(actor);
+        Ok(())
     }
 
     /// Walks everything that lasts, in the order in which trouble spreads.
