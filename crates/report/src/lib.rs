@@ -8,6 +8,7 @@ pub mod figure;
 mod notes;
 mod page;
 pub mod paper;
+pub mod picture;
 pub mod playback;
 pub mod runs;
 pub mod stats;
