@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use cmdp::Env as _;
 use ecrl::evaluate;
-use report::playback;
+use report::playback::{self, Playback};
 use robots::Robot;
 use runs::policy::Policy;
 use runs::read;
@@ -14,7 +14,7 @@ use runs::read;
 use crate::environment;
 use crate::eval::Which;
 use crate::failure::Failure;
-use crate::video::Video;
+use crate::video;
 
 #[derive(Args)]
 pub struct PlayArgs {
@@ -23,9 +23,12 @@ pub struct PlayArgs {
     /// Which of the run's policies
     #[arg(long, value_enum, default_value = "best")]
     policy: Which,
-    /// Episodes, each on a page of its own
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    episodes: u32,
+    /// Play so many episodes and show a typical one: the first with the median return
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    of: u32,
+    /// Show the first N episodes instead, each on a page of its own
+    #[arg(long, value_name = "N", conflicts_with = "of", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    episodes: Option<u32>,
     /// The seed of the start states: the same as in `ecrl eval`
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -33,9 +36,12 @@ pub struct PlayArgs {
     /// [default: play.html, unless there is a --video]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a video: .mp4, .webm or .gif. Needs ffmpeg, and EGL to render without a display
+    /// Write a video: .mp4, .webm or .gif. Needs ffmpeg
     #[arg(long, value_name = "FILE")]
     video: Option<PathBuf>,
+    /// Width and height of the video: even numbers from 16 to 4096
+    #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "640x480", requires = "video", value_parser = video::size)]
+    size: (usize, usize),
     /// Show it in MuJoCo's own viewer; needs a display, and a program built with `--features window`
     #[arg(long)]
     window: bool,
@@ -44,43 +50,46 @@ pub struct PlayArgs {
 pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
     let mut robot = environment::robot(&read::config(&args.run)?)?;
     let policy = Policy::load(&args.policy.path(&args.run)?, robot.spec())?;
-    if args.window {
-        return in_window(&args, robot, &policy);
-    }
     let html = match (&args.html, &args.video) {
         (None, None) => Some(PathBuf::from("play.html")),
         (html, _) => html.clone(),
     };
     if let Some(video) = &args.video {
-        Video::check(video)?;
+        video::check(video)?;
     }
-    for episode in 0..args.episodes {
-        let key = evaluate::key(args.seed, episode.into());
-        let mut video = match &args.video {
-            Some(path) => Some(Video::new(&numbered(path, episode), &robot)?),
-            None => None,
+    let key = |episode: usize| evaluate::key(args.seed, episode as u64);
+    let count = args.episodes.unwrap_or(args.of) as usize;
+    let mut played: Vec<(usize, Playback)> =
+        (0..count).map(|i| (i, playback::record(&mut robot, &policy, key(i)))).collect();
+    if args.episodes.is_none() {
+        let returns: Vec<f64> = played.iter().map(|(_, p)| p.episode.reward()).collect();
+        played = vec![played.swap_remove(playback::typical(&returns))];
+    }
+    if args.window {
+        let keys: Vec<[u64; 4]> = played.iter().map(|(episode, _)| key(*episode)).collect();
+        return in_window(&keys, robot, &policy);
+    }
+    for (file, (episode, playback)) in played.iter().enumerate() {
+        let chosen = match args.episodes {
+            None if count > 1 => {
+                format!("episode {}, the median of {count} episodes by return", episode + 1)
+            }
+            _ => format!("episode {}", episode + 1),
         };
-        let (playback, result) = playback::record(&mut robot, &policy, key, |robot, episode| {
-            video.as_mut().map_or(Ok(()), |video| video.step(robot, episode))
-        })?;
-        let told = format!(
-            "reward {:.1} in {} steps with its mean action, {}",
-            result.reward(),
-            result.steps(),
-            if result.is_feasible() { "every constraint kept" } else { "a constraint broken" }
-        );
-        if let Some(video) = video {
-            let (path, frames) = video.finish()?;
-            writeln!(output, "{}: {told}; {frames} frames", path.display())?;
-        }
+        let told = format!("{chosen}: {}", playback.told());
         if let Some(html) = &html {
-            let path = numbered(html, episode);
-            let page = playback.page();
+            let path = numbered(html, file);
+            let page = playback.page(&chosen);
             std::fs::write(&path, &page)
                 .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
             let megabytes = page.len() as f64 / 1e6;
             let path = path.display();
             writeln!(output, "{path}: {told}; {megabytes:.1} MB, open it in a browser")?;
+        }
+        if let Some(video) = &args.video {
+            let path = numbered(video, file);
+            let frames = video::write(&path, args.size, playback)?;
+            writeln!(output, "{}: {told}; {frames} frames", path.display())?;
         }
     }
     Ok(())
@@ -88,13 +97,13 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
 
 /// Plays the episodes in a window, as fast as the robot moves.
 #[cfg(feature = "window")]
-fn in_window(args: &PlayArgs, mut robot: Robot, policy: &Policy) -> Result<(), Failure> {
+fn in_window(keys: &[[u64; 4]], mut robot: Robot, policy: &Policy) -> Result<(), Failure> {
     let mut window = robots::Window::open(&robot).map_err(Failure::run)?;
     let step_time = std::time::Duration::from_secs_f64(cmdp::Visual::seconds_per_step(&robot));
     let mut obs = vec![0.0; robot.spec().observation];
     let mut costs = vec![0.0; robot.spec().constraints.len()];
-    for episode in 0..args.episodes {
-        robot.reset(&mut cmdp::rng(evaluate::key(args.seed, episode.into())), &mut obs);
+    for key in keys {
+        robot.reset(&mut cmdp::rng(*key), &mut obs);
         let mut due = std::time::Instant::now();
         loop {
             if !window.show(&mut robot).map_err(Failure::run)? {
@@ -113,18 +122,18 @@ fn in_window(args: &PlayArgs, mut robot: Robot, policy: &Policy) -> Result<(), F
 }
 
 #[cfg(not(feature = "window"))]
-fn in_window(_args: &PlayArgs, _robot: Robot, _policy: &Policy) -> Result<(), Failure> {
+fn in_window(_: &[[u64; 4]], _: Robot, _: &Policy) -> Result<(), Failure> {
     Err(Failure::input(
         "this program was built without a window: expected one built with ECRL_FEATURES=window",
     ))
 }
 
 /// The file of an episode: the first has the name as given, then come -2, -3, ...
-fn numbered(path: &Path, episode: u32) -> PathBuf {
-    if episode == 0 {
+fn numbered(path: &Path, file: usize) -> PathBuf {
+    if file == 0 {
         return path.to_owned();
     }
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let end = path.extension().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{stem}-{}.{end}", episode + 1))
+    path.with_file_name(format!("{stem}-{}.{end}", file + 1))
 }
