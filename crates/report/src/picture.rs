@@ -68,8 +68,8 @@ struct Scene {
     solids: Vec<Solid>,
     /// The height of the floor.
     floor: Option<f32>,
-    /// Outside of this, from `.0` to `.1`, the floor lies in the sun.
-    shaded: ([f32; 2], [f32; 2]),
+    /// Outside of this, from and to in x and in y, the floor lies in the sun.
+    shaded: [(f32, f32); 2],
     eye: Vec3,
     /// To the right, up, and ahead as far as the picture is away, in pixels.
     axes: [Vec3; 3],
@@ -90,7 +90,7 @@ impl Scene {
         let centre = (width as f32 / 2.0, height as f32 / 2.0);
         let focal = centre.1 / HALF_ANGLE.tan();
         let axes = [[1.0, 0.0, 0.0], [0.0, LIFT.sin(), LIFT.cos()], back.map(|x| -focal * x)];
-        let mut shaded = ([f32::INFINITY; 2], [f32::NEG_INFINITY; 2]);
+        let mut shaded = [(f32::INFINITY, f32::NEG_INFINITY); 2];
         for solid in &mut solids {
             let away = minus(solid.place, eye);
             let depth = dot(away, axes[2]) / focal;
@@ -106,9 +106,8 @@ impl Scene {
                 if ahead { (columns, rows) } else { (everywhere, everywhere) };
             let fall = (solid.place[2] - floor.unwrap_or(0.0)) / SUN[2];
             let (at, wide) = (along(solid.place, -fall, SUN), solid.reach / SUN[2]);
-            for axis in 0..2 {
-                shaded.0[axis] = shaded.0[axis].min(at[axis] - wide);
-                shaded.1[axis] = shaded.1[axis].max(at[axis] + wide);
+            for ((from, to), x) in shaded.iter_mut().zip(at) {
+                (*from, *to) = (from.min(x - wide), to.max(x + wide));
             }
         }
         Self { solids, floor, shaded, eye, axes, centre }
@@ -158,9 +157,8 @@ impl Scene {
         // Rounded down; `floor` is slow on plain x86-64.
         let whole = |x: f32| x as i32 - i32::from(x < 0.0);
         let tile = ((whole(point[0]) + whole(point[1])) & 1) as usize;
-        let ((low, high), [x, y, _]) = (self.shaded, point);
-        let inside = low[0] <= x && x <= high[0] && low[1] <= y && y <= high[1];
-        let shaded = inside && self.is_shaded(point);
+        let inside = |((from, to), x): (&(f32, f32), f32)| *from <= x && x <= *to;
+        let shaded = self.shaded.iter().zip(point).all(inside) && self.is_shaded(point);
         let light = (0.45 + 0.6 * SUN[2]) * if shaded { 1.0 - SHADOW } else { 1.0 };
         let colour = TILES[tile].map(|c| c * light * (1.0 - fade));
         Seen { colour: along(colour, fade, SKY), what: 1 + tile + 2 * usize::from(shaded) }
