@@ -60,11 +60,11 @@ pub fn write(path: &Path, size: (usize, usize), playback: &Playback) -> Result<u
     let painter = Painter::new().map_err(Failure::run)?;
     // The small part makes up for what rounding adds.
     let every = (1.0 / FASTEST / playback.seconds - 1e-9).ceil().max(1.0) as usize;
-    let rate = format!("{:.6}", 1.0 / (playback.seconds * every as f64));
+    let rate = 1.0 / (playback.seconds * every as f64);
     let (width, height) = size;
     let mut ffmpeg = Command::new("ffmpeg")
         .args(["-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24"])
-        .args(["-s", &format!("{width}x{height}"), "-r", &rate, "-i", "-"])
+        .args(["-s", &format!("{width}x{height}"), "-r", &format!("{rate:.6}"), "-i", "-"])
         .args(encoding(path)?)
         .arg(path)
         .stdin(Stdio::piped())
@@ -76,7 +76,10 @@ pub fn write(path: &Path, size: (usize, usize), playback: &Playback) -> Result<u
     // Text as large in a picture of any size.
     let scale = (width as f32 / 640.0).min(height as f32 / 480.0).max(0.5);
     let last = playback.rewards.len();
-    let steps: Vec<usize> = (every..last).step_by(every).chain([last]).collect();
+    // How it fell is seen for a second.
+    let held = if playback.ended.is_some() { rate.ceil() as usize } else { 1 };
+    let steps = (every..last).step_by(every).chain(std::iter::repeat_n(last, held));
+    let steps: Vec<usize> = steps.collect();
     let bar = bar(steps.len());
     let mut input = ffmpeg.stdin.take().expect("it was piped");
     for &step in &steps {
