@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use cmdp::Env as _;
 use ecrl::evaluate;
-use report::playback::{self, Playback};
+use report::playback;
 use robots::Robot;
 use runs::policy::Policy;
 use runs::read;
@@ -58,24 +58,23 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
         video::check(video)?;
     }
     let key = |episode: usize| evaluate::key(args.seed, episode as u64);
-    let count = args.episodes.unwrap_or(args.of) as usize;
-    let mut played: Vec<(usize, Playback)> =
-        (0..count).map(|i| (i, playback::record(&mut robot, &policy, key(i)))).collect();
-    if args.episodes.is_none() {
-        let returns: Vec<f64> = played.iter().map(|(_, p)| p.episode.reward()).collect();
-        played = vec![played.swap_remove(playback::typical(&returns))];
-    }
+    let mut record = |episode: usize| playback::record(&mut robot, &policy, key(episode));
+    let (episodes, median) = match args.episodes {
+        Some(count) => ((0..count as usize).collect(), String::new()),
+        None => {
+            // The chosen one is played again: to keep all might fill the memory.
+            let returns = (0..args.of as usize).map(|i| record(i).episode.reward());
+            let typical = playback::typical(&returns.collect::<Vec<f64>>());
+            let median = format!(", the median of {} episodes by return", args.of);
+            (vec![typical], if args.of > 1 { median } else { String::new() })
+        }
+    };
     if args.window {
-        let keys: Vec<[u64; 4]> = played.iter().map(|(episode, _)| key(*episode)).collect();
+        let keys: Vec<[u64; 4]> = episodes.into_iter().map(key).collect();
         return in_window(&keys, robot, &policy);
     }
-    for (file, (episode, playback)) in played.iter().enumerate() {
-        let chosen = match args.episodes {
-            None if count > 1 => {
-                format!("episode {}, the median of {count} episodes by return", episode + 1)
-            }
-            _ => format!("episode {}", episode + 1),
-        };
+    for (file, &episode) in episodes.iter().enumerate() {
+        let (playback, chosen) = (record(episode), format!("episode {}{median}", episode + 1));
         let told = format!("{chosen}: {}", playback.told());
         if let Some(html) = &html {
             let path = numbered(html, file);
@@ -88,7 +87,7 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
         }
         if let Some(video) = &args.video {
             let path = numbered(video, file);
-            let frames = video::write(&path, args.size, playback)?;
+            let frames = video::write(&path, args.size, &playback)?;
             writeln!(output, "{}: {told}; {frames} frames", path.display())?;
         }
     }
