@@ -12,6 +12,7 @@ import time
 
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -150,6 +151,16 @@ def pixels(driver):
     return driver.execute_script("return document.getElementById('scene').toDataURL()")
 
 
+def shaded(driver):
+    """Pixels of the scene that have the colour of the floor, but less than half of its light."""
+    return driver.execute_script(
+        "const c = document.getElementById('scene'), g = c.getContext('webgl'), n = c.width * c.height * 4;"
+        "const p = new Uint8Array(n); g.readPixels(0, 0, c.width, c.height, g.RGBA, g.UNSIGNED_BYTE, p); let dark = 0;"
+        "for (let i = 0; i < n; i += 4) dark += p[i] > 40 && p[i] < 85 && Math.abs(p[i + 1] / p[i] - 1.09) < 0.03"
+        " && Math.abs(p[i + 2] / p[i] - 1.17) < 0.06; return dark"
+    )
+
+
 def playback(page):
     for width, height, dark in [(1300, 850, False), (400, 800, True)]:
         driver = browser(width, height, dark)
@@ -189,14 +200,58 @@ def playback(page):
             assert step() == last // 2 + 1
             driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_LEFT)
             assert pixels(driver) == middle, "the same step looks the same"
+            if not dark:
+                assert shaded(driver) > 200, f"no shadow: {shaded(driver)} dark pixels"
+
+            # The help is there, and what it says is true.
+            help = driver.find_element(By.ID, "help")
+            assert help.is_displayed() and all(word in help.text for word in ["drag", "pinch", "double click", "space"]), help.text
             scene = driver.find_element(By.ID, "scene")
             ActionChains(driver).drag_and_drop_by_offset(scene, 80, 30).perform()
-            assert pixels(driver) != middle, "dragging does not turn the view"
+            turned = pixels(driver)
+            assert turned != middle, "dragging does not turn the view"
+            ActionChains(driver).scroll_from_origin(ScrollOrigin.from_element(scene), 0, 200).perform()
+            WebDriverWait(driver, 5).until(lambda _: pixels(driver) != turned)
+            ActionChains(driver).double_click(scene).perform()
+            assert pixels(driver) == middle, "a double click does not reset the view"
+            driver.find_element(By.TAG_NAME, "body").send_keys(Keys.SPACE)
+            assert button.text == "pause"
+            driver.find_element(By.TAG_NAME, "body").send_keys(Keys.SPACE)
+
+            # A click in a chart goes there, and so does a drag.
+            for paper in driver.find_elements(By.CSS_SELECTOR, "figure canvas")[:3]:
+                middle_of = paper.size["width"] // 2
+                ActionChains(driver).move_to_element_with_offset(paper, 44 - middle_of, 0).click().perform()
+                assert step() <= 0.01 * last + 1, step()
+                ActionChains(driver).move_to_element_with_offset(paper, 44 - middle_of, 0).click_and_hold().move_to_element(
+                    paper
+                ).release().perform()
+                assert 0.4 * last < step() < 0.6 * last and button.text == "play", (step(), last)
+
+            # Every motor has the name of its joint; a fall is said and marked.
+            data = json.loads(driver.find_element(By.ID, "data").get_attribute("textContent"))
+            captions = [e.text for e in driver.find_elements(By.CSS_SELECTOR, "figcaption")]
+            for name in data["action_names"]:
+                assert any(c.startswith(f"{name} share of the maximum torque") for c in captions), captions
+            told, marks = driver.find_element(By.ID, "told").text, driver.find_elements(By.ID, "fall")
+            assert "the median of 9 episodes by return" in told and "mean torque" in told, told
+            assert (data["ended"] == "fell") == ("fell at" in told) == bool(marks), (told, marks)
+            if marks:
+                assert marks[0].is_displayed() and "fell at" in marks[0].get_attribute("title")
+                red = driver.execute_script(
+                    "const c = document.querySelector('figure canvas'), w = c.width, p = c.getContext('2d').getImageData(w - 20, 40, 20, 1).data;"
+                    "let red = 0; for (let i = 0; i < p.length; i += 4) red += p[i + 3] > 200 && p[i] > 150 && p[i + 1] < 130; return red"
+                )
+                assert red, "the fall is not marked in the chart"
+                driver.execute_script("go(1e9)")
+                assert "fell" in driver.find_element(By.ID, "clock").text
+                shot(driver, f"{look}-end")
+                driver.execute_script("go(arguments[0])", last // 2)
             Select(driver.find_element(By.ID, "speed")).select_by_visible_text("4")
             button.click()
             WebDriverWait(driver, 20).until(lambda _: step() > last // 2 + 8)
             texts = [e.text for e in driver.find_elements(By.CSS_SELECTOR, "figcaption")]
-            assert any("reward" in t for t in texts) and any("torque" in t for t in texts) and any("motor" in t for t in texts), texts
+            assert any("reward" in t for t in texts) and any("torque" in t for t in texts), texts
             assert driver.execute_script("return document.documentElement.scrollWidth - window.innerWidth") <= 0
             shot(driver, look)
             quiet(driver)

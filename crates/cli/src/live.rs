@@ -26,9 +26,25 @@ impl Live {
 }
 
 /// Columns and rows of the terminal.
-pub fn size() -> (usize, usize) {
+fn size() -> (usize, usize) {
     let size = terminal_size::terminal_size();
     size.map_or((80, 24), |(columns, rows)| (columns.0.max(1).into(), rows.0.max(2).into()))
+}
+
+/// A bar between two texts, as wide as there is room for it.
+pub fn bar(title: &str, share: f64, end: &str) -> String {
+    bar_within(title, share, end, size().0 - 1)
+}
+
+fn bar_within(title: &str, share: f64, end: &str, columns: usize) -> String {
+    let room = columns.saturating_sub(title.chars().count() + end.chars().count() + 4).min(30);
+    match room {
+        0..4 => format!("{title}  {end}"),
+        _ => {
+            let full = (share * room as f64) as usize;
+            format!("{title}  {}{}  {end}", "━".repeat(full), "╌".repeat(room - full))
+        }
+    }
 }
 
 /// What draws lines over those that were drawn before, of these widths; and the new widths.
@@ -65,7 +81,7 @@ fn fit(lines: &[String], most: usize) -> Vec<String> {
 }
 
 /// Text of at most so many characters.
-pub fn cut(text: &str, most: usize) -> String {
+fn cut(text: &str, most: usize) -> String {
     match text.chars().count() <= most {
         true => text.to_owned(),
         false => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
@@ -90,6 +106,15 @@ mod tests {
         // Made narrower meanwhile: a line of 79 takes two rows of 40.
         let (text, drawn) = frame(&drawn, &lines(&[100]), (40, 24));
         assert!(text.starts_with("\x1b[3A") && drawn == [39], "{text:?}");
+    }
+
+    #[test]
+    fn the_bar_takes_the_room_there_is() {
+        let end = " 43 %  430000/1000000 steps  102/s  eta 1h 33m";
+        let line = bar_within("ecrl on hopper", 0.5, end, 79);
+        assert_eq!(line.chars().count(), 79 - 15 + 15, "{line}");
+        assert_eq!(line.matches('━').count(), line.matches('╌').count() - 1, "{line}");
+        assert!(!bar_within("ecrl on hopper", 0.5, end, 40).contains('━'));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use ecrl::trainer::Trainer;
 use runs::driver::{Observer, Run};
 use runs::shell::{printable, quote};
 
-use crate::live::{self, Live};
+use crate::live::{Live, bar};
 use crate::standing::{Faces, Standing};
 use crate::stop::Stop;
 use crate::text::{duration, program};
@@ -129,7 +129,7 @@ impl<'a, W: Write + Send> Progress<'a, W> {
         let share = taken as f64 / steps as f64;
         let speed = self.speed.text(steps - taken);
         let end = format!("{:>3.0} %  {taken}/{steps} steps  {speed}", 100.0 * share);
-        let mut lines = vec![bar(&self.title, share, &end, live::size().0 - 1)];
+        let mut lines = vec![bar(&self.title, share, &end)];
         lines.extend(self.standing.iter().flat_map(|standing| standing.table(&self.constraints)));
         self.quiet = live.draw(self.output, &lines).is_err();
     }
@@ -264,30 +264,9 @@ impl<W: Write + Send> Observer for Progress<'_, W> {
     }
 }
 
-/// A bar between two texts, as wide as there is room for it.
-fn bar(title: &str, share: f64, end: &str, columns: usize) -> String {
-    let room = columns.saturating_sub(title.chars().count() + end.chars().count() + 4).min(30);
-    match room {
-        0..4 => format!("{title}  {end}"),
-        _ => {
-            let full = (share * room as f64) as usize;
-            format!("{title}  {}{}  {end}", "━".repeat(full), "╌".repeat(room - full))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_bar_takes_the_room_there_is() {
-        let end = " 43 %  430000/1000000 steps  102/s  eta 1h 33m";
-        let line = bar("ecrl on hopper", 0.5, end, 79);
-        assert_eq!(line.chars().count(), 79 - 15 + 15, "{line}");
-        assert_eq!(line.matches('━').count(), line.matches('╌').count() - 1, "{line}");
-        assert!(!bar("ecrl on hopper", 0.5, end, 40).contains('━'));
-    }
 
     #[test]
     fn a_resumed_run_has_a_speed_of_its_own() {

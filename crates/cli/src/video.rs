@@ -1,118 +1,130 @@
-//! A video of an episode: pictures by MuJoCo, encoded by ffmpeg.
+//! A video of an episode: pictures of ours, encoded by ffmpeg.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use cmdp::{Env as _, Episode, Visual as _};
 use report::figure::Painter;
-use robots::{Camera, Robot};
+use report::picture::picture;
+use report::playback::Playback;
 
 use crate::failure::Failure;
+use crate::live::{Live, bar};
 
 /// More pictures a second than this are left out.
 const FASTEST: f64 = 60.0;
 
-/// A video being written.
-pub struct Video {
-    path: PathBuf,
-    camera: Camera,
-    painter: Painter,
-    ffmpeg: Child,
-    /// Steps from one picture to the next.
-    every: usize,
-    steps: usize,
-    frames: usize,
+/// Width and height of a picture, as a user gives them.
+pub fn size(text: &str) -> Result<(usize, usize), String> {
+    let number = |text: &str| {
+        let number = text.parse().ok()?;
+        (16..=4096).contains(&number).then_some(number).filter(|n| n % 2 == 0)
+    };
+    let size = text.split_once('x').and_then(|(w, h)| Some((number(w)?, number(h)?)));
+    size.ok_or_else(|| "expected two even numbers from 16 to 4096, such as 1280x720".into())
 }
 
-impl Video {
-    /// What ffmpeg is told for a file of this kind.
-    fn encoding(path: &Path) -> Option<&'static [&'static str]> {
-        match path.extension()?.to_str()? {
-            "mp4" => Some(&["-c:v", "libx264", "-pix_fmt", "yuv420p"]),
-            "webm" => {
-                Some(&["-c:v", "libvpx-vp9", "-pix_fmt", "yuv420p", "-crf", "34", "-b:v", "0"])
-            }
-            "gif" => Some(&["-vf", "split[a][b];[a]palettegen[p];[b][p]paletteuse"]),
-            _ => None,
-        }
+/// What ffmpeg is told for a file of this kind.
+fn encoding(path: &Path) -> Result<&'static [&'static str], Failure> {
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("mp4") => Ok(&["-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p"]),
+        Some("webm") => Ok(&[
+            "-c:v",
+            "libvpx-vp9",
+            "-pix_fmt",
+            "yuv420p",
+            "-crf",
+            "34",
+            "-b:v",
+            "0",
+            "-cpu-used",
+            "5",
+            "-row-mt",
+            "1",
+        ]),
+        Some("gif") => Ok(&["-vf", "split[a][b];[a]palettegen[p];[b][p]paletteuse"]),
+        _ => Err(Failure::input(format!(
+            "--video is '{}'; expected .mp4, .webm or .gif",
+            path.display()
+        ))),
     }
+}
 
-    /// Whether there can be such a video.
-    pub fn check(path: &Path) -> Result<(), Failure> {
-        Self::encoding(path).map(|_| ()).ok_or_else(|| {
-            Failure::input(format!("--video is '{}'; expected .mp4, .webm or .gif", path.display()))
-        })
-    }
+/// Whether there can be such a video.
+pub fn check(path: &Path) -> Result<(), Failure> {
+    encoding(path).map(|_| ())
+}
 
-    /// A video of a robot, as fast as it moves.
-    pub fn new(path: &Path, robot: &Robot) -> Result<Self, Failure> {
-        Self::check(path)?;
-        let camera = Camera::new(robot).map_err(Failure::run)?;
-        let painter = Painter::new().map_err(Failure::run)?;
-        let seconds = robot.seconds_per_step();
-        // The small part makes up for what rounding adds.
-        let every = (1.0 / FASTEST / seconds - 1e-9).ceil().max(1.0) as usize;
-        let rate = format!("{:.6}", 1.0 / (seconds * every as f64));
-        let (width, height) = Camera::SIZE;
-        let ffmpeg = Command::new("ffmpeg")
-            .args(["-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24"])
-            .args(["-s", &format!("{width}x{height}"), "-r", &rate, "-i", "-"])
-            .args(Self::encoding(path).unwrap_or_default())
-            .arg(path)
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| {
-                Failure::run(format!("cannot start ffmpeg, which --video needs: {error}"))
-            })?;
-        Ok(Self { path: path.to_owned(), camera, painter, ffmpeg, every, steps: 0, frames: 0 })
+/// Writes a video, as fast as the robot moves; returns its number of frames.
+pub fn write(path: &Path, size: (usize, usize), playback: &Playback) -> Result<usize, Failure> {
+    let painter = Painter::new().map_err(Failure::run)?;
+    // The small part makes up for what rounding adds.
+    let every = (1.0 / FASTEST / playback.seconds - 1e-9).ceil().max(1.0) as usize;
+    let rate = 1.0 / (playback.seconds * every as f64);
+    let (width, height) = size;
+    let mut ffmpeg = Command::new("ffmpeg")
+        .args(["-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24"])
+        .args(["-s", &format!("{width}x{height}"), "-r", &format!("{rate:.6}"), "-i", "-"])
+        .args(encoding(path)?)
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| {
+            Failure::run(format!("cannot start ffmpeg, which --video needs: {error}"))
+        })?;
+    // Text as large in a picture of any size.
+    let scale = (width as f32 / 640.0).min(height as f32 / 480.0).max(0.5);
+    let last = playback.rewards.len();
+    // How it fell is seen for a second.
+    let held = if playback.ended.is_some() { rate.ceil() as usize } else { 1 };
+    let steps = (every..last).step_by(every).chain(std::iter::repeat_n(last, held));
+    let steps: Vec<usize> = steps.collect();
+    let mut live = io::stdout().is_terminal().then(Live::default);
+    let mut input = ffmpeg.stdin.take().expect("it was piped");
+    for (i, &step) in steps.iter().enumerate() {
+        if let Some(live) = &mut live {
+            let end = format!("{i}/{} frames", steps.len());
+            let _ =
+                live.draw(&mut io::stdout(), &[bar("video", i as f64 / steps.len() as f64, &end)]);
+        }
+        let mut pixels = picture(&playback.shapes, playback.frame(step), size);
+        let lines = lines(playback, step);
+        painter.write(&mut pixels, width, scale, &lines).map_err(Failure::run)?;
+        if input.write_all(&pixels).is_err() {
+            return Err(said(path, ffmpeg));
+        }
     }
+    drop(input);
+    if let Some(live) = &mut live {
+        let _ = live.clear(&mut io::stdout());
+    }
+    match ffmpeg.wait() {
+        Ok(status) if status.success() => Ok(steps.len()),
+        _ => Err(said(path, ffmpeg)),
+    }
+}
 
-    /// Takes a picture, if one is due, with how the episode stands.
-    pub fn step(&mut self, robot: &mut Robot, episode: &Episode) -> Result<(), Failure> {
-        self.steps += 1;
-        if !self.steps.is_multiple_of(self.every) {
-            return Ok(());
-        }
-        let mut lines = vec![format!("reward {:.1}", episode.reward())];
-        let constraints = robot.spec().constraints.clone();
-        for (c, value) in constraints.iter().zip(episode.constraint_values()) {
-            let sign = if c.is_kept_by(value) { "<=" } else { ">" };
-            lines.push(format!(
-                "{} {} {value:.3} {sign} {}",
-                c.aggregate.name(),
-                c.name,
-                c.threshold
-            ));
-        }
-        let mut picture = self.camera.picture(robot).map_err(Failure::run)?.to_vec();
-        let width = Camera::SIZE.0 as usize;
-        self.painter.write(&mut picture, width, &lines).map_err(Failure::run)?;
-        let input = self.ffmpeg.stdin.as_mut().expect("it was piped");
-        if input.write_all(&picture).is_err() {
-            return Err(self.said());
-        }
-        self.frames += 1;
-        Ok(())
+/// How the episode stands after so many steps.
+fn lines(playback: &Playback, step: usize) -> Vec<String> {
+    let reward: f64 = playback.rewards[..step].iter().sum();
+    let mut lines = vec![format!("reward {reward:.1}")];
+    for watched in &playback.constraints {
+        let sum: f64 = watched.costs[..step].iter().sum();
+        lines.push(watched.told(if watched.mean { sum / step as f64 } else { sum }));
     }
+    if let Some(ended) = playback.ended.filter(|_| step == playback.rewards.len()) {
+        lines.push(ended.into());
+    }
+    lines
+}
 
-    /// Waits until the file is whole; returns it and its frames.
-    pub fn finish(mut self) -> Result<(PathBuf, usize), Failure> {
-        drop(self.ffmpeg.stdin.take());
-        match self.ffmpeg.wait() {
-            Ok(status) if status.success() => Ok((self.path, self.frames)),
-            _ => Err(self.said()),
-        }
+/// What ffmpeg said when it failed.
+fn said(path: &Path, mut ffmpeg: Child) -> Failure {
+    let mut text = String::new();
+    if let Some(mut stderr) = ffmpeg.stderr.take() {
+        let _ = std::io::Read::read_to_string(&mut stderr, &mut text);
     }
-
-    /// What ffmpeg said when it failed.
-    fn said(&mut self) -> Failure {
-        let mut text = String::new();
-        if let Some(mut stderr) = self.ffmpeg.stderr.take() {
-            let _ = std::io::Read::read_to_string(&mut stderr, &mut text);
-        }
-        let last = text.lines().rev().find(|line| !line.trim().is_empty());
-        Failure::run(format!("{}: ffmpeg: {}", self.path.display(), last.unwrap_or("it failed")))
-    }
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    Failure::run(format!("{}: ffmpeg: {}", path.display(), last.unwrap_or("it failed")))
 }

@@ -23,4 +23,20 @@ pub trait Visual: Env {
 
     /// Simulated seconds of a step.
     fn seconds_per_step(&self) -> f64;
+
+    /// What each entry of an action moves, in a few words.
+    fn action_names(&self) -> Vec<String> {
+        (1..=self.spec().action).map(|i| format!("action {i}")).collect()
+    }
+
+    /// What an entry of an action is measured in; it lies in [-1, 1].
+    fn action_unit(&self) -> &'static str {
+        "share of the maximum"
+    }
+
+    /// What the cost of that name is measured in; nothing where it is a plain number.
+    fn cost_unit(&self, cost: &str) -> &'static str {
+        let _ = cost;
+        ""
+    }
 }

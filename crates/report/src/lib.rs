@@ -10,6 +10,7 @@ mod notes;
 mod page;
 mod paint;
 pub mod paper;
+pub mod picture;
 pub mod playback;
 pub mod runs;
 pub mod stats;
@@ -176,8 +177,9 @@ fn refuse_foreign(out: &Path, page: &str, files: &[&str]) -> Result<(), ReportEr
 
 /// Whether it is a page that this program wrote.
 pub fn is_our_page(text: &str) -> bool {
-    // Pages of the first version have a title alone.
-    ["<meta name=\"generator\" content=\"ecrl\">", "<title>ecrl report</title>"]
+    // Pages of the first version do not name it.
+    let first = ["<title>ecrl report</title>", "<script type=\"text/plain\" id=\"poses\">"];
+    ["<meta name=\"generator\" content=\"ecrl\">", first[0], first[1]]
         .iter()
         .any(|mark| text.contains(mark))
 }

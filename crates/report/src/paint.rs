@@ -40,9 +40,15 @@ impl Painter {
         Ok(pixels)
     }
 
-    /// Writes lines of text into the upper left corner of a picture: red, green, blue, row after
-    /// row.
-    pub fn write(&self, picture: &mut [u8], width: usize, lines: &[String]) -> Result<(), String> {
+    /// Writes lines of text into the upper left corner of a picture, so many times as large as usual:
+    /// red, green, blue, row after row.
+    pub fn write(
+        &self,
+        picture: &mut [u8],
+        width: usize,
+        scale: f32,
+        lines: &[String],
+    ) -> Result<(), String> {
         let height = 10 + 18 * lines.len();
         let mut svg = format!(
             r##"<svg xmlns="http://www.w3.org/2000/svg" width="300" height="{height}" font-family="sans-serif" font-size="14"><rect width="300" height="{height}" fill="#000" opacity=".55"/>"##
@@ -51,7 +57,7 @@ impl Painter {
             let y = 19 + 18 * i;
             let _ = write!(svg, r##"<text x="9" y="{y}" fill="#fff">{}</text>"##, escape(line));
         }
-        let over = self.paint(&(svg + "</svg>"), 1.0)?;
+        let over = self.paint(&(svg + "</svg>"), scale)?;
         for (y, row) in over.pixels().chunks_exact(over.width() as usize).enumerate() {
             for (x, pixel) in row.iter().enumerate().take(width) {
                 let Some(under) = picture.get_mut(3 * (y * width + x)..3 * (y * width + x) + 3)

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use cmdp::{Aggregate, Constraint, Episode, Shape, Visual};
+use cmdp::{Aggregate, Constraint, Episode, Shape, Step, Visual};
 use runs::policy::Policy;
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::figure::escape;
 /// A recorded episode.
 #[derive(Debug, Clone, Serialize)]
 pub struct Playback {
-    /// What is shown.
+    /// Whose it is.
     pub title: String,
     /// The shapes, each with `kind`, `size` and `colour`.
     pub shapes: Vec<Shape>,
@@ -23,9 +23,18 @@ pub struct Playback {
     pub constraints: Vec<Watched>,
     /// The action of every step, motor by motor.
     pub actions: Vec<Vec<f32>>,
+    /// What each motor moves.
+    pub action_names: Vec<String>,
+    /// What actions are measured in.
+    pub action_unit: &'static str,
+    /// Why it ended before the time limit, if it did: it fell, or the simulation broke down.
+    pub ended: Option<&'static str>,
     /// Of every frame, for every shape, position and rotation: one frame more than there are steps.
     #[serde(skip)]
-    pub poses: Vec<f32>,
+    pub poses: Vec<[f32; 12]>,
+    /// What all of it comes to.
+    #[serde(skip)]
+    pub episode: Episode,
 }
 
 /// A constraint and what each step cost.
@@ -33,6 +42,8 @@ pub struct Playback {
 pub struct Watched {
     /// Its name.
     pub name: String,
+    /// What a cost is measured in.
+    pub unit: &'static str,
     /// Whether the costs of an episode are averaged, or summed.
     pub mean: bool,
     /// ε
@@ -41,20 +52,14 @@ pub struct Watched {
     pub costs: Vec<f64>,
 }
 
-/// Plays one episode with the mean action; `each` is called after every step. The policy must be one
-/// of the environment's task.
-pub fn record<V: Visual, E>(
-    env: &mut V,
-    policy: &Policy,
-    key: [u64; 4],
-    mut each: impl FnMut(&mut V, &Episode) -> Result<(), E>,
-) -> Result<(Playback, Episode), E> {
+/// Plays one episode with the mean action. The policy must be one of the environment's task.
+pub fn record<V: Visual>(env: &mut V, policy: &Policy, key: [u64; 4]) -> Playback {
     let spec = env.spec().clone();
-    let mut episode = Episode::new(&spec.constraints);
     let mut obs = vec![0.0; spec.observation];
     let mut costs = vec![0.0; spec.constraints.len()];
     let watched = |c: &Constraint| Watched {
         name: c.name.clone(),
+        unit: env.cost_unit(&c.name),
         mean: c.aggregate == Aggregate::Mean,
         threshold: c.threshold,
         costs: Vec::new(),
@@ -70,49 +75,124 @@ pub fn record<V: Visual, E>(
         rewards: Vec::new(),
         constraints: spec.constraints.iter().map(watched).collect(),
         actions: Vec::new(),
+        action_names: env.action_names(),
+        action_unit: env.action_unit(),
+        ended: None,
         poses: Vec::new(),
+        episode: Episode::new(&spec.constraints),
     };
     env.reset(&mut cmdp::rng(key), &mut obs);
-    playback.poses.extend(env.poses().iter().flatten());
+    playback.poses.extend(env.poses());
     loop {
         let seen: Vec<f32> = obs.iter().map(|&x| x as f32).collect();
         let action = policy.act(&seen).expect("a policy of this task");
         let step = env.step(&action, &mut obs, &mut costs);
-        episode.push(&step, &costs);
-        playback.poses.extend(env.poses().iter().flatten());
-        playback.rewards.push(step.reward);
-        let each_cost = playback.constraints.iter_mut().zip(&costs);
-        each_cost.for_each(|(watched, cost)| watched.costs.push(*cost));
-        playback.actions.push(action);
-        each(env, &episode)?;
+        playback.push(&step, action, &costs);
+        playback.poses.extend(env.poses());
         if step.is_last() {
-            return Ok((playback, episode));
+            return playback;
         }
     }
 }
 
+/// Which of some episodes is typical: the first of those with the median return; of an even number
+/// of returns, the lower of the two in the middle.
+pub fn typical(returns: &[f64]) -> usize {
+    let mut sorted = returns.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let median = sorted[(sorted.len() - 1) / 2];
+    returns.iter().position(|x| x.total_cmp(&median).is_eq()).expect("it is one of them")
+}
+
 impl Playback {
-    /// The page.
-    pub fn page(&self) -> String {
+    fn push(&mut self, step: &Step, action: Vec<f32>, costs: &[f64]) {
+        self.episode.push(step, costs);
+        self.rewards.push(step.reward);
+        let each_cost = self.constraints.iter_mut().zip(costs);
+        each_cost.for_each(|(watched, cost)| watched.costs.push(*cost));
+        self.actions.push(action);
+        self.ended = match (step.unstable, step.terminated) {
+            (true, _) => Some("the simulation broke down"),
+            (_, true) => Some("fell"),
+            _ => None,
+        };
+    }
+
+    /// Where every shape is after so many steps.
+    pub fn frame(&self, step: usize) -> &[[f32; 12]] {
+        &self.poses[step * self.shapes.len()..][..self.shapes.len()]
+    }
+
+    /// Its return, length and end, and every J_C against its bound.
+    pub fn told(&self) -> String {
+        let (reward, steps) = (self.episode.reward(), self.episode.steps());
+        let seconds = steps as f64 * self.seconds;
+        let mut told = format!("reward {reward:.1} in {steps} steps ({seconds:.2} s)");
+        for (watched, value) in self.constraints.iter().zip(self.episode.constraint_values()) {
+            told += ", ";
+            told += &watched.told(value);
+        }
+        if let Some(ended) = self.ended {
+            told += &format!(", {ended} at {seconds:.2} s");
+        }
+        told
+    }
+
+    /// The page; `chosen` says which episode it is.
+    pub fn page(&self, chosen: &str) -> String {
         let data = serde_json::to_string(self).expect("plain data").replace("</", "<\\/");
-        let bytes: Vec<u8> = self.poses.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let bytes: Vec<u8> = self.poses.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
         let poses = BASE64_STANDARD.encode(bytes);
         let title = escape(&self.title);
-        let (css, js) = (include_str!("playback.css"), include_str!("playback.js"));
+        let told = escape(&format!("{chosen}: {}", self.told()));
+        let css = include_str!("playback.css");
+        let js = concat!(
+            include_str!("scene.js"),
+            include_str!("charts.js"),
+            include_str!("playback.js")
+        );
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <title>{title}</title><style>{css}</style></head><body>\
-             <h1>{title}</h1><main><div id=\"stage\"><canvas id=\"scene\" tabindex=\"0\" \
-             aria-label=\"the robot: drag to look around, scroll to come nearer\"></canvas>\
+             <meta name=\"generator\" content=\"ecrl\"><title>{title}</title><style>{css}</style></head><body>\
+             <h1>{title}</h1><p id=\"told\">{told}</p>\
+             <main><div id=\"stage\"><canvas id=\"scene\" tabindex=\"0\" aria-label=\"the robot\" \
+             aria-describedby=\"help\"></canvas>\
              <div class=\"controls\"><button id=\"play\" aria-label=\"play or pause\">pause</button>\
-             <input id=\"time\" type=\"range\" min=\"0\" value=\"0\" aria-label=\"step\">\
+             <span id=\"line\"><input id=\"time\" type=\"range\" min=\"0\" value=\"0\" \
+             aria-label=\"step\"></span>\
              <output id=\"clock\"></output><label>speed <select id=\"speed\">\
              <option>0.25</option><option>0.5</option><option selected>1</option><option>2</option>\
-             <option>4</option></select></label></div></div><div id=\"charts\"></div></main>\
+             <option>4</option></select></label></div>\
+             <p id=\"help\"><span><b>drag</b> look around</span> <span><b>scroll, pinch</b> \
+             nearer</span> <span><b>double click</b> reset</span> <span><b>space</b> play</span> \
+             <span><b>← →</b> one step</span> <span><b>click a chart</b> go there</span></p></div><div id=\"charts\"></div></main>\
              <script type=\"application/json\" id=\"data\">{data}</script>\
              <script type=\"text/plain\" id=\"poses\">{poses}</script><script>{js}</script>\
              </body></html>\n"
         )
+    }
+}
+
+impl Watched {
+    /// A value J_C against its bound.
+    pub fn told(&self, value: f64) -> String {
+        let Self { name, threshold, .. } = self;
+        let (word, sign) =
+            (if self.mean { "mean" } else { "sum" }, if value <= *threshold { "≤" } else { ">" });
+        format!("{word} {name} {value:.3} {sign} {threshold}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_typical_episode_is_the_first_of_the_median_return() {
+        assert_eq!(typical(&[7.0]), 0);
+        assert_eq!(typical(&[3.0, 9.0, 5.0]), 2);
+        assert_eq!(typical(&[5.0, 1.0, 5.0, 5.0, 9.0]), 0);
+        assert_eq!(typical(&[4.0, 1.0, 3.0, 2.0]), 3);
     }
 }

@@ -18,7 +18,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod camera;
 mod engine;
 mod replay;
 mod robot;
@@ -27,7 +26,6 @@ mod task;
 #[cfg(feature = "window")]
 mod window;
 
-pub use camera::{Camera, CameraError};
 pub use engine::EngineError;
 pub use replay::{Replay, ReplayError};
 pub use robot::{Robot, RobotError};

@@ -15,7 +15,7 @@ use crate::task::{COSTS, MAX_STEPS, Task};
 const PHYSICS: u32 = MjtState::mjSTATE_INTEGRATION as u32;
 
 /// The torso: the first body after the world in every model.
-pub(crate) const TORSO: usize = 1;
+const TORSO: usize = 1;
 
 /// A robot under any number of constraints on [`COSTS`].
 ///
@@ -90,6 +90,7 @@ impl Robot {
         self.data.model()
     }
 
+    #[cfg(feature = "window")]
     pub(crate) fn data_mut(&mut self) -> &mut MjData<&'static MjModel> {
         &mut self.data
     }

@@ -1,7 +1,7 @@
 //! What a robot looks like: its shapes, and where they are.
 
 use cmdp::{Shape, Visual};
-use mujoco_rs::wrappers::mj_model::MjtGeomBase;
+use mujoco_rs::wrappers::mj_model::{MjtGeomBase, MjtObjBase};
 
 use crate::robot::Robot;
 
@@ -32,6 +32,26 @@ impl Visual for Robot {
     fn seconds_per_step(&self) -> f64 {
         self.model().opt().timestep * self.task().frame_skip as f64
     }
+
+    /// The joint of each motor.
+    fn action_names(&self) -> Vec<String> {
+        let model = self.model();
+        let joint = |to: &[i32; 2]| model.id_to_name(MjtObjBase::mjOBJ_JOINT, to[0] as usize);
+        let joints = model.actuator_trnid().iter().map(joint);
+        joints.map(|name| name.expect("the tests name every joint").to_owned()).collect()
+    }
+
+    fn action_unit(&self) -> &'static str {
+        "share of the maximum torque"
+    }
+
+    fn cost_unit(&self, cost: &str) -> &'static str {
+        match cost {
+            "torque" => "share of the maximum",
+            "velocity" => "steps too fast",
+            _ => "",
+        }
+    }
 }
 
 impl Robot {
@@ -50,5 +70,28 @@ impl Robot {
                 },
             ))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::TASKS;
+
+    #[test]
+    fn every_motor_has_the_name_of_its_joint() {
+        let names = TASKS.iter().map(|task| Robot::new(task, vec![]).unwrap().action_names());
+        let names: Vec<String> = names.map(|names| names.join(", ")).collect();
+        assert_eq!(
+            names,
+            [
+                "back right hip, back right ankle, front left hip, front left ankle, \
+                 front right hip, front right ankle, back left hip, back left ankle",
+                "hind hip, hind knee, hind ankle, front hip, front knee, front ankle",
+                "right hip, right knee, right ankle, left hip, left knee, left ankle",
+                "hip, knee, ankle",
+                "front joint, back joint",
+            ]
+        );
     }
 }

@@ -47,7 +47,7 @@ fn config(algorithm: &str) -> Config {
 }
 
 fn options() -> Options {
-    Options { threads: 2, checkpoint_every: Every::Generations(100), force: false }
+    Options { threads: 2, checkpoint_every: Every::Generations(100), ..Options::default() }
 }
 
 /// Stops a run after so many calls of `progress`.
