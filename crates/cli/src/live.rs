@@ -25,6 +25,11 @@ impl Live {
     }
 }
 
+/// Columns of the terminal.
+pub fn columns() -> usize {
+    size().0
+}
+
 /// Columns and rows of the terminal.
 fn size() -> (usize, usize) {
     let size = terminal_size::terminal_size();

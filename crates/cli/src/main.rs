@@ -1,14 +1,17 @@
 //! The `ecrl` command: reads what was typed, calls the libraries, prints.
 
 mod bench;
+mod compare;
 mod environment;
 mod eval;
 mod export;
 mod failure;
 mod grid;
+mod list;
 mod live;
 mod memory;
 mod play;
+mod plot;
 mod policies;
 mod progress;
 mod report;
@@ -52,6 +55,10 @@ enum Command {
     Play(play::PlayArgs),
     /// Write a trained policy for other programs
     Export(export::ExportArgs),
+    /// List runs: how far each is, what it earns and whether it keeps its constraints
+    Runs(list::RunsArgs),
+    /// Compare two runs: what differs in their values and results
+    Compare(compare::CompareArgs),
     /// List the tasks: sizes, time limit, costs with their usual thresholds
     Tasks {
         /// Print a JSON array, an object for each task: name, description, observation and action (how
@@ -131,6 +138,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Eval(args) => eval::eval(args, &mut output)?,
         Command::Play(args) => play::play(args, &mut output)?,
         Command::Export(args) => export::export(args, &mut output)?,
+        Command::Runs(args) => list::runs(args, &mut output)?,
+        Command::Compare(args) => compare::compare(args, &mut output)?,
         Command::Tasks { json } => tasks::tasks(json, &mut output)?,
         Command::Algorithms { name } => tasks::algorithms(name.as_deref(), &mut output)?,
         Command::Replay { task, file } => tasks::replay(&task, file, &mut output)?,

@@ -30,6 +30,16 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// How long ago something was, roughly.
+pub fn age(seconds: f64) -> String {
+    match seconds {
+        s if s < 60.0 => "now".into(),
+        s if s < 3600.0 => format!("{:.0}m", s / 60.0),
+        s if s < 48.0 * 3600.0 => format!("{:.0}h", s / 3600.0),
+        s => format!("{:.0}d", s / 86400.0),
+    }
+}
+
 /// The command as it was typed, so that what is advised can be typed as it stands.
 pub fn program() -> String {
     std::env::var("ECRL_COMMAND").unwrap_or_else(|_| "ecrl".into())

@@ -1,7 +1,7 @@
 //! Statistics and figures over run directories: one page that needs no network, figures as SVG and
 //! PNG, and the numbers behind them as CSV and Markdown.
 
-mod axis;
+pub mod axis;
 mod claims;
 mod csv;
 pub mod curves;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use ecrl::algorithms;
 use ecrl::metrics::{About, ENV_STEPS, GENERATION, Kind, Value};
+use ecrl::population::census::Census;
 use serde_json::json;
 
 use crate::figure::{self, Frame, STEPS, Style, escape, ordered};
@@ -206,8 +207,9 @@ fn training(report: &Report) -> String {
         let metrics = algorithms::find(&run.config.algorithm).map(|row| row.metrics());
         let mut panels: String =
             metrics.unwrap_or_default().into_iter().map(|about| metric(run, about)).collect();
-        if !run.population.is_empty() {
-            panels += &(copies(run) + &scatter(run));
+        let population = run.population();
+        if !population.is_empty() {
+            panels += &(copies(run, &population) + &scatter(run, &population));
         }
         if !panels.is_empty() {
             let _ = write!(
@@ -234,14 +236,13 @@ fn named(style: &Style, text: &str, line: usize) -> String {
     )
 }
 
-fn copies(run: &Run) -> String {
+fn copies(run: &Run, population: &[Census]) -> String {
     let steps: BTreeMap<u64, f64> = run
         .generations
         .iter()
         .filter_map(|g| Some((g.get(&GENERATION)?, g.get(&ENV_STEPS)? as f64)))
         .collect();
-    let points: Vec<(f64, [f64; 3])> = run
-        .population
+    let points: Vec<(f64, [f64; 3])> = population
         .iter()
         .filter_map(|census| {
             let fates = census.learner_copies;
@@ -304,9 +305,8 @@ fn metric(run: &Run, about: &About) -> String {
     frame.svg("small", &svg)
 }
 
-fn scatter(run: &Run) -> String {
-    let everyone: Vec<(f64, f64, bool)> = run
-        .population
+fn scatter(run: &Run, population: &[Census]) -> String {
+    let everyone: Vec<(f64, f64, bool)> = population
         .iter()
         .flat_map(|census| &census.individuals)
         .filter_map(|one| Some((*one.cost.first()?, one.reward, one.violation == 0.0)))

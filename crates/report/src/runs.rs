@@ -52,8 +52,6 @@ pub struct Run {
     pub panel: String,
     /// What it recorded.
     pub generations: Vec<Record>,
-    /// The population of each generation, where there is one.
-    pub population: Vec<Census>,
     /// How it stands.
     pub state: RunState,
     /// What it was made with.
@@ -64,6 +62,11 @@ impl Run {
     /// Environment steps taken.
     pub fn steps(&self) -> u64 {
         self.generations.last().and_then(|g| g.get(&ENV_STEPS)).unwrap_or(0)
+    }
+
+    /// The population of each generation, where there is one; read when it is asked for.
+    pub fn population(&self) -> Vec<Census> {
+        read::population(&self.path)
     }
 
     /// Whether it has ended because it had come to what it was to come to.
@@ -317,7 +320,6 @@ fn load_one(path: &Path) -> Result<Run, ReportError> {
     let origins = provenance::read(path);
     let changed = origins.iter().any(|origin| !origin.changes.is_empty());
     Ok(Run {
-        population: read::population(path),
         origins,
         path: path.to_owned(),
         panel: String::new(),

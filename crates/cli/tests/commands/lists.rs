@@ -136,3 +136,46 @@ fn completions_and_the_manual_know_every_command() {
     }
     assert!(stdout(&manual).contains("checkpoint"), "with the options of each");
 }
+
+#[test]
+fn runs_are_listed_and_compared() {
+    let folder = Folder::new("list");
+    let (a, b) = (folder.path("a"), folder.path("b"));
+    train(&["hopper", "--algo", "sac", "--out", &a]);
+    train(&["hopper", "--algo", "rcpo", "--constraint", "torque<=0.3", "--out", &b]);
+    let all = folder.path("");
+    let table = ecrl(&["runs", &all]);
+    let lines: Vec<&str> = stdout(&table).lines().collect();
+    assert_eq!(lines.len(), 3, "{table:?}");
+    let head: Vec<&str> = lines[0].split_whitespace().collect();
+    let expected = ["run", "task", "algorithm", "steps", "return", "constraints", "state", "age"];
+    assert_eq!(head, expected);
+    assert!(lines[1].starts_with("a") && lines[2].contains("mean(torque)<=0.3: "), "{table:?}");
+    let back = ecrl(&["runs", &all, "--sort", "algorithm", "--reverse", "--json"]);
+    let back: Value = serde_json::from_slice(&back.stdout).unwrap();
+    let named = |i: usize| back[i]["algorithm"].as_str().unwrap().split(' ').next().unwrap();
+    assert_eq!((named(0), named(1)), ("sac", "rcpo"));
+    let (found, metrics) =
+        (&back[1], std::fs::read_to_string(format!("{b}/metrics.jsonl")).unwrap());
+    let last: Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
+    assert_eq!(found["reward"], last["best_reward"]);
+    assert_eq!(found["constraints"][0]["sampled"], last["best_sampled_cost"][0]);
+    assert_eq!((&found["state"], &found["steps"]), (&"finished".into(), &last["env_steps"]));
+
+    let text = ecrl(&["compare", &a, &b]);
+    let text = stdout(&text);
+    for expected in
+        ["algorithm", "\"sac\"", "\"rcpo\"", "mean(torque)<=0.3", "last return", "steps\n"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("sac.gamma"), "what is the same is not told: {text}");
+    let same = ecrl(&["compare", &a, &a]);
+    assert!(stdout(&same).contains("all values are the same"), "{same:?}");
+    fails(&["compare", &all, &a], 2, &format!("{all} holds 2 runs; expected one run directory"));
+    fails(
+        &["export", &a, "--format", "torch"],
+        2,
+        "invalid value 'torch' for '--format <FORMAT>'; expected one of onnx, safetensors, json",
+    );
+}

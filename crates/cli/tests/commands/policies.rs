@@ -169,3 +169,42 @@ fn policies_are_exported_in_every_form() {
     assert!(!output.status.success());
     assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
 }
+
+#[test]
+fn a_policy_by_itself_is_measured_under_any_constraint() {
+    let folder = Folder::new("bare");
+    let run = folder.path("run");
+    train(&["hopper", "--algo", "sac", "--out", &run]);
+    let bare = folder.path("mine.safetensors");
+    std::fs::copy(format!("{run}/best.safetensors"), &bare).unwrap();
+    let eval = |args: &[&str]| -> Value {
+        let output = ecrl(&[&["eval", "--json", "--episodes", "3"], args].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (of_run, of_file) = (eval(&[&run]), eval(&[&bare]));
+    assert_eq!(of_run["mean_action"], of_file["mean_action"]);
+    assert_eq!(of_file["policy"], "mine.safetensors");
+    let other = eval(&[&bare, "--constraint", "sum(torque)<=7", "--constraint", "velocity<=25"]);
+    let constraints = &other["mean_action"]["constraints"];
+    assert_eq!(constraints[0]["constraint"], "sum(torque)<=7");
+    assert_eq!(constraints[1]["threshold"], 25.0);
+    let sum = constraints[0]["mean"].as_f64().unwrap();
+    let mean = of_run["mean_action"]["constraints"][0]["mean"].as_f64().unwrap();
+    assert!(sum > 2.0 * mean, "a sum of more than two steps: {sum} {mean}");
+    assert_eq!(
+        eval(&[&bare, "--constraint", "none"])["mean_action"]["constraints"],
+        Value::Array(vec![])
+    );
+    let onnx = folder.path("a.onnx");
+    assert!(ecrl(&["export", &bare, "--format", "onnx", "--out", &onnx]).status.success());
+    let page = folder.path("a.html");
+    assert!(ecrl(&["play", &bare, "--of", "1", "--html", &page]).status.success());
+    let expected = format!("--policy: {bare} is a policy by itself; expected a run with it");
+    fails(&["eval", &bare, "--policy", "final"], 2, &expected);
+    // What is there already is not overwritten, unless it is such a page.
+    assert!(ecrl(&["play", &bare, "--of", "1", "--html", &page]).status.success());
+    std::fs::write(&page, "mine").unwrap();
+    let expected = format!("{page} is there already, and no page of ecrl: choose another --html");
+    fails(&["play", &bare, "--of", "1", "--html", &page], 2, &expected);
+}

@@ -1,0 +1,297 @@
+//! `ecrl runs`: a table of runs.
+
+use std::cmp::Ordering;
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use clap::{Args, ValueEnum};
+use ecrl::metrics::{
+    BEST_COST, BEST_REWARD, BEST_SAMPLED_COST, BEST_SAMPLED_REWARD, LEARNER_COST, LEARNER_REWARD,
+    Metric, SAMPLED_COST, SAMPLED_REWARD,
+};
+use report::axis::short;
+use report::runs::{Run, RunState};
+use runs::shell::printable;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::live;
+use crate::standing::columns;
+use crate::text::age;
+
+#[derive(Args)]
+pub struct RunsArgs {
+    /// Folders that hold runs, at any depth [default: runs]
+    folders: Vec<PathBuf>,
+    /// The order of the rows
+    #[arg(long, value_enum, default_value = "run")]
+    sort: Sort,
+    /// The other way round
+    #[arg(long)]
+    reverse: bool,
+    /// Print a JSON array, an object for each run: run, task, algorithm (with the values that are not the
+    /// usual ones), seed, steps, of (the steps asked for), policy (best or last, whose figures these are),
+    /// reward and sampled_reward, constraints (each with constraint, mean, sampled, kept), state, reason
+    /// (of a failure), seconds_ago
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Sort {
+    Run,
+    Task,
+    Algorithm,
+    /// The most first
+    Steps,
+    /// The most first, of those that keep every constraint
+    Reward,
+    State,
+    /// The newest first
+    Age,
+}
+
+/// What the table says of a run.
+pub struct Line {
+    run: String,
+    pub task: String,
+    pub algorithm: String,
+    seed: u64,
+    pub steps: u64,
+    pub of: u64,
+    /// Whose figures these are: the best policy, which was tested again, or the learner in its last test.
+    pub policy: &'static str,
+    /// With the mean action and with sampled ones.
+    pub reward: Option<[f64; 2]>,
+    /// Each constraint with its J_C both ways, and whether both keep it.
+    pub costs: Vec<(String, [f64; 2], bool)>,
+    pub state: &'static str,
+    reason: Option<String>,
+    seconds_ago: f64,
+}
+
+impl Line {
+    pub fn of(run: &Run) -> Self {
+        let find = |rewards: [&'static Metric<f64>; 2], costs: [&'static Metric<Vec<f64>>; 2]| {
+            run.generations.iter().rev().find_map(|g| {
+                let [mean, sampled] = rewards.map(|metric| g.get(metric));
+                let [mean_cost, sampled_cost] = costs.map(|metric| g.get(metric));
+                Some(([mean?, sampled?], [mean_cost?, sampled_cost?]))
+            })
+        };
+        let best = find([&BEST_REWARD, &BEST_SAMPLED_REWARD], [&BEST_COST, &BEST_SAMPLED_COST]);
+        let policy = if best.is_some() { "best" } else { "last" };
+        let last = || find([&LEARNER_REWARD, &SAMPLED_REWARD], [&LEARNER_COST, &SAMPLED_COST]);
+        let found = best.or_else(last);
+        let costs = found.iter().flat_map(|(_, [mean, sampled])| {
+            let values = mean.iter().zip(sampled).map(|(mean, sampled)| [*mean, *sampled]);
+            run.constraints.iter().zip(values).map(|(c, values)| {
+                let kept = values.iter().all(|value| c.is_kept_by(*value));
+                (c.to_string(), values, kept)
+            })
+        });
+        let (state, reason) = match &run.state {
+            RunState::Finished => ("finished", None),
+            RunState::Going => ("going", None),
+            RunState::Unfinished => ("stopped", None),
+            RunState::Failed(reason) => ("failed", Some(reason.clone())),
+        };
+        let metadata = run.path.join("metrics.jsonl").metadata();
+        let modified = metadata.and_then(|found| found.modified()).ok();
+        let ago = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
+        Self {
+            run: run.path.display().to_string(),
+            task: run.config.task.clone(),
+            algorithm: run.kind.clone(),
+            seed: run.config.seed,
+            steps: run.steps(),
+            of: run.config.steps,
+            policy,
+            costs: costs.collect(),
+            reward: found.map(|(reward, _)| reward),
+            state,
+            reason,
+            seconds_ago: ago.map_or(0.0, |ago| ago.as_secs_f64()),
+        }
+    }
+
+    fn is_feasible(&self) -> bool {
+        self.reward.is_some() && self.costs.iter().all(|(_, _, kept)| *kept)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let constraint = |(constraint, [mean, sampled], kept): &(String, [f64; 2], bool)| json!({"constraint": constraint, "mean": mean, "sampled": sampled, "kept": kept});
+        json!({
+            "run": self.run,
+            "task": self.task,
+            "algorithm": self.algorithm,
+            "seed": self.seed,
+            "steps": self.steps,
+            "of": self.of,
+            "policy": self.policy,
+            "reward": self.reward.map(|[mean, _]| mean),
+            "sampled_reward": self.reward.map(|[_, sampled]| sampled),
+            "constraints": self.costs.iter().map(constraint).collect::<Vec<_>>(),
+            "state": self.state,
+            "reason": self.reason,
+            "seconds_ago": self.seconds_ago,
+        })
+    }
+
+    /// The cells of its row, but for the constraints.
+    fn cells(&self) -> Vec<String> {
+        let steps = match self.steps >= self.of {
+            true => short(self.steps as f64),
+            false => format!("{} of {}", short(self.steps as f64), short(self.of as f64)),
+        };
+        let reward = match self.reward {
+            None => "-".into(),
+            Some(both) => pair(both) + if self.policy == "last" { " last" } else { "" },
+        };
+        let text = [&self.run, &self.task, &self.algorithm].map(|text| printable(text));
+        [text.to_vec(), vec![steps, reward]].concat()
+    }
+
+    fn constraints(&self) -> String {
+        let one = |(name, values, kept): &(String, [f64; 2], bool)| {
+            let word = if *kept { "kept" } else { "broken" };
+            format!("{}: {} {word}", printable(name), pair(*values))
+        };
+        self.costs.iter().map(one).collect::<Vec<_>>().join("  ")
+    }
+
+    fn state(&self) -> String {
+        match &self.reason {
+            None => self.state.into(),
+            Some(reason) => format!("{}: {}", self.state, printable(reason)),
+        }
+    }
+}
+
+/// With the mean action and with sampled ones.
+pub fn pair([mean, sampled]: [f64; 2]) -> String {
+    format!("{} / {}", short(mean), short(sampled))
+}
+
+pub fn runs(args: RunsArgs, output: &mut impl Write) -> Result<(), Failure> {
+    let folders = match &args.folders[..] {
+        [] => vec![PathBuf::from("runs")],
+        folders => folders.to_vec(),
+    };
+    let (found, notes) = report::runs::load(&folders)?;
+    let mut lines: Vec<Line> = found.iter().map(Line::of).collect();
+    lines.sort_by(|a, b| order(args.sort, a, b).then_with(|| a.run.cmp(&b.run)));
+    if args.reverse {
+        lines.reverse();
+    }
+    if args.json {
+        let all: Vec<_> = lines.iter().map(Line::json).collect();
+        writeln!(output, "{:#}", json!(all))?;
+        return Ok(());
+    }
+    shorten(&mut lines, &folders);
+    for line in table(&lines, io::stdout().is_terminal().then(live::columns)) {
+        writeln!(output, "{line}")?;
+    }
+    for note in notes {
+        writeln!(output, "note: {}", printable(&note))?;
+    }
+    Ok(())
+}
+
+fn order(sort: Sort, a: &Line, b: &Line) -> Ordering {
+    let reward = |line: &Line| line.reward.map_or(f64::NEG_INFINITY, |[mean, _]| mean);
+    match sort {
+        Sort::Run => Ordering::Equal,
+        Sort::Task => (&a.task, &a.algorithm, a.seed).cmp(&(&b.task, &b.algorithm, b.seed)),
+        Sort::Algorithm => (&a.algorithm, &a.task, a.seed).cmp(&(&b.algorithm, &b.task, b.seed)),
+        Sort::Steps => b.steps.cmp(&a.steps),
+        Sort::Reward => {
+            b.is_feasible().cmp(&a.is_feasible()).then_with(|| reward(b).total_cmp(&reward(a)))
+        }
+        Sort::State => a.state.cmp(b.state),
+        Sort::Age => a.seconds_ago.total_cmp(&b.seconds_ago),
+    }
+}
+
+/// A run's name within the one folder there is.
+fn shorten(lines: &mut [Line], folders: &[PathBuf]) {
+    if let [folder] = folders {
+        for line in lines {
+            let within = Path::new(&line.run).strip_prefix(folder).ok().and_then(Path::to_str);
+            if let Some(name) = within.filter(|name| !name.is_empty()) {
+                line.run = name.to_owned();
+            }
+        }
+    }
+}
+
+/// The table; where it is wider than so many columns, constraints have lines of their own.
+fn table(lines: &[Line], width: Option<usize>) -> Vec<String> {
+    let head = ["run", "task", "algorithm", "steps", "return"].map(str::to_owned).to_vec();
+    let wide = |constraints: bool| -> Vec<String> {
+        let more = |cells: Vec<String>, line: Option<&Line>| {
+            let end = match line {
+                None => ["constraints".to_owned(), "state".into(), "age".into()],
+                Some(line) => [line.constraints(), line.state(), age(line.seconds_ago)],
+            };
+            let end = end.into_iter().skip(usize::from(!constraints));
+            cells.into_iter().chain(end).collect::<Vec<String>>()
+        };
+        let rows = lines.iter().map(|line| more(line.cells(), Some(line)));
+        columns(&[more(head.clone(), None)].into_iter().chain(rows).collect::<Vec<_>>())
+    };
+    let all = wide(true);
+    if width.is_none_or(|width| all.iter().all(|line| line.chars().count() <= width)) {
+        return all;
+    }
+    let rows = wide(false).into_iter();
+    let below = [String::new()].into_iter().chain(lines.iter().map(Line::constraints));
+    let both = rows.zip(below).flat_map(|(row, below)| match below.is_empty() {
+        true => vec![row],
+        false => vec![row, format!("    {below}")],
+    });
+    both.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(run: &str, reward: f64, sampled: f64) -> Line {
+        Line {
+            run: run.into(),
+            task: "hopper".into(),
+            algorithm: "ipo".into(),
+            seed: 0,
+            steps: 50_000,
+            of: 1_000_000,
+            policy: "best",
+            reward: Some([reward, reward / 2.0]),
+            costs: vec![("mean(torque)<=0.4".into(), [0.3, sampled], sampled <= 0.4)],
+            state: "stopped",
+            reason: None,
+            seconds_ago: 7200.0,
+        }
+    }
+
+    #[test]
+    fn a_table_fits_its_terminal() {
+        let lines = [line("a", 3418.3, 0.436), line("b", 12.0, 0.1)];
+        let wide = table(&lines, None);
+        let expected = "a    hopper  ipo        50k of 1M  3418 / 1709  mean(torque)<=0.4: 0.3 / 0.436 broken  stopped  2h";
+        assert_eq!(wide[1], expected);
+        let narrow = table(&lines, Some(80));
+        assert_eq!(narrow.len(), 5);
+        assert!(narrow.iter().all(|line| line.chars().count() <= 80), "{narrow:?}");
+        assert_eq!(narrow[2], "    mean(torque)<=0.4: 0.3 / 0.436 broken");
+    }
+
+    #[test]
+    fn the_most_rewarding_of_those_that_keep_their_constraints_comes_first() {
+        let mut lines = [line("a", 3418.3, 0.436), line("b", 12.0, 0.1), line("c", 13.0, 0.1)];
+        lines.sort_by(|a, b| order(Sort::Reward, a, b));
+        assert_eq!(lines.each_ref().map(|line| &line.run[..]), ["c", "b", "a"]);
+    }
+}
