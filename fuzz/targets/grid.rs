@@ -1,0 +1,36 @@
+//! A grid file.
+#![no_main]
+
+use cmdp::Constraint;
+use ecrl::config::Config;
+use robots::{COSTS, Task};
+use runs::grid::{self, Grid, Tasks};
+
+struct Robots;
+
+impl Tasks for Robots {
+    fn usual_constraints(&self) -> Vec<String> {
+        vec!["mean(torque)<=0.4".into()]
+    }
+
+    fn resolve(&self, config: &mut Config) -> Result<(), String> {
+        config.task = Task::find(&config.task).map_err(|e| e.to_string())?.name.into();
+        Constraint::parse_all(&config.constraints, &COSTS).map_err(|e| e.to_string())?;
+        Ok(())
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let jobs = Grid::parse(text).and_then(|grid| {
+        // As many as anybody has time for here.
+        match grid.tasks.len() * grid.algorithms.len() > 20 {
+            true => Ok(Vec::new()),
+            false => grid.jobs(&Robots),
+        }
+    });
+    let Ok(jobs) = jobs else { return };
+    for job in &jobs {
+        assert!(!job.name.contains('/') && job.name != "..", "a folder of its own: {:?}", job.name);
+    }
+    let _ = grid::shard(jobs, "1/2");
+});
