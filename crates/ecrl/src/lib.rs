@@ -27,6 +27,7 @@ pub mod learners;
 pub mod memory;
 pub mod metrics;
 pub mod multipliers;
+mod pending;
 pub mod population;
 pub mod state;
 pub mod trainer;

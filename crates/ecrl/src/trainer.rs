@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::algorithm::{Algorithm, Collected, Setup};
 use crate::best::Best;
 use crate::collect::episodes::Threads;
-use crate::config::{Config, ConfigError, Layers};
+use crate::config::{Config, ConfigError, Layers, MOST_STEPS};
 use crate::context::{Context, Stream, Times};
 use crate::judge::Judge;
 use crate::memory::replay::{Replay, StoredReplay};
@@ -20,6 +20,7 @@ use crate::metrics::{
     ENV_STEPS, GENERATION, GRAD_STEPS, LEARNER_REWARD, REACHED, Record, SECONDS, SECONDS_PHYSICS,
     SECONDS_UPDATES,
 };
+use crate::pending::Pending;
 use crate::population::census::Census;
 use crate::state::{StateError, Walk};
 use crate::until::Until;
@@ -50,31 +51,6 @@ pub enum TrainError {
         /// The first tensor found.
         tensor: String,
     },
-}
-
-/// Steps of a run, and updates for each of them, at the very most.
-const MOST_STEPS: u64 = 2 * crate::config::MOST_STEPS;
-const MOST_UPDATES: u64 = 10_000;
-
-/// A generation that has been played and is being learnt from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Pending {
-    /// What is known of it so far.
-    record: Record,
-    /// Environment steps it took.
-    steps: u64,
-    /// Updates it asks for.
-    updates: u64,
-    done: u64,
-    /// Sums over the updates done.
-    figures: Record,
-}
-
-impl Pending {
-    /// The share of its updates that are done.
-    fn share(&self) -> f64 {
-        if self.updates > 0 { self.done as f64 / self.updates as f64 } else { 1.0 }
-    }
 }
 
 /// What lasts beside the algorithm's own state. There is no random state: every generator comes from
@@ -199,18 +175,14 @@ impl Trainer {
 
     /// Environment steps that were learnt from, in the current generation as far as it has come.
     pub fn learnt_steps(&self) -> u64 {
-        let rest = |pending: &Pending| match pending.updates {
-            0 => 0,
-            updates => pending.steps.saturating_mul(updates.saturating_sub(pending.done)) / updates,
-        };
-        self.learnt_steps - self.pending.as_ref().map_or(0, rest).min(self.learnt_steps)
+        let rest = self.pending.as_ref().filter(|p| p.updates > 0).map_or(0, Pending::rest);
+        self.learnt_steps - rest.min(self.learnt_steps)
     }
 
     /// Environment steps that [`play_and_learn`](Self::play_and_learn) would tell now: those of earlier
     /// generations, and of this one as many as were learnt from.
     pub fn learnt_steps_so_far(&self) -> u64 {
-        let rest = |p: &Pending| p.steps - (p.steps as f64 * p.share()) as u64;
-        self.context.env_steps - self.pending.as_ref().map_or(0, rest)
+        self.context.env_steps - self.pending.as_ref().map_or(0, Pending::rest)
     }
 
     /// The most steps that a generation can take: as generations are played whole, a run may take so
@@ -321,13 +293,9 @@ impl Trainer {
             stored.is_ok_and(|stored| Config { steps: config.steps, ..stored } == *config)
         })?;
         walk.verify("run", "counters of a run", |stored: &Counters| {
-            let within = |p: &Pending| {
-                // No algorithm asks for so many updates that it would never end.
-                p.steps <= stored.env_steps
-                    && p.done <= p.updates
-                    && p.updates <= stored.env_steps.saturating_mul(MOST_UPDATES)
-            };
-            stored.env_steps <= MOST_STEPS && stored.pending.as_ref().is_none_or(within)
+            let (steps, pending) = (stored.env_steps, stored.pending.as_ref());
+            // A run asked for the most steps there are takes a generation more.
+            steps <= 2 * MOST_STEPS && pending.is_none_or(|pending| pending.is_within(steps))
         })?;
         walk.net("last_good", &mut self.last_good)?;
         self.judge.walk(walk, &self.last_good)?;
@@ -484,8 +452,7 @@ impl Trainer {
                 return Err(self.not_finite(metric.about.name));
             }
             pending.figures.add(&figures);
-            let learnt = (pending.steps as f64 * pending.share()) as u64;
-            go_on = progress(self.context.env_steps - pending.steps + learnt);
+            go_on = progress(self.context.env_steps - pending.rest());
         }
         self.context.times.updates += start.elapsed().as_secs_f64();
         Ok(pending.done == pending.updates)

@@ -10,6 +10,7 @@
 pub mod checkpoint;
 pub mod directory;
 pub mod driver;
+mod every;
 pub mod experiment;
 pub mod export;
 mod files;

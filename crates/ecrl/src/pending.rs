@@ -1,0 +1,39 @@
+//! A generation that has been played and is being learnt from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::Record;
+
+/// A generation that has been played and is being learnt from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    /// What is known of it so far.
+    pub record: Record,
+    /// Environment steps it took.
+    pub steps: u64,
+    /// Updates it asks for.
+    pub updates: u64,
+    /// Updates done.
+    pub done: u64,
+    /// Sums over the updates done.
+    pub figures: Record,
+}
+
+impl Pending {
+    /// Updates for each step of a run that no algorithm asks for.
+    const MOST_UPDATES: u64 = 10_000;
+
+    /// The steps it took, less its share of those by the updates that are done.
+    pub fn rest(&self) -> u64 {
+        let share = if self.updates > 0 { self.done as f64 / self.updates as f64 } else { 1.0 };
+        self.steps - (self.steps as f64 * share) as u64
+    }
+
+    /// Whether it could be of a run that has taken so many steps: one that asks for more updates than
+    /// anybody does would never end.
+    pub fn is_within(&self, env_steps: u64) -> bool {
+        self.steps <= env_steps
+            && self.done <= self.updates
+            && self.updates <= env_steps.saturating_mul(Self::MOST_UPDATES)
+    }
+}
