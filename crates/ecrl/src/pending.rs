@@ -25,8 +25,11 @@ impl Pending {
 
     /// The steps it took, less its share of those by the updates that are done.
     pub fn rest(&self) -> u64 {
-        let share = if self.updates > 0 { self.done as f64 / self.updates as f64 } else { 1.0 };
-        self.steps - (self.steps as f64 * share) as u64
+        let left = u128::from(self.updates.saturating_sub(self.done));
+        match self.updates {
+            0 => 0,
+            updates => (u128::from(self.steps) * left / u128::from(updates)) as u64,
+        }
     }
 
     /// Whether it could be of a run that has taken so many steps: one that asks for more updates than

@@ -175,7 +175,7 @@ impl Trainer {
 
     /// Environment steps that were learnt from, in the current generation as far as it has come.
     pub fn learnt_steps(&self) -> u64 {
-        let rest = self.pending.as_ref().filter(|p| p.updates > 0).map_or(0, Pending::rest);
+        let rest = self.pending.as_ref().map_or(0, Pending::rest);
         self.learnt_steps - rest.min(self.learnt_steps)
     }
 
