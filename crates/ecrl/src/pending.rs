@@ -40,3 +40,26 @@ impl Pending {
             && self.updates <= env_steps.saturating_mul(Self::MOST_UPDATES)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_run_asks_for_is_none_of_its() {
+        let pending = |steps, updates, done| Pending {
+            record: Record::default(),
+            steps,
+            updates,
+            done,
+            figures: Record::default(),
+        };
+        assert!(pending(50, 500, 20).is_within(100));
+        assert!(!pending(50, 1 << 62, 20).is_within(100), "it would never end");
+        assert!(!pending(101, 500, 20).is_within(100));
+        assert!(!pending(50, 500, 501).is_within(100));
+        assert_eq!(pending(50, 500, 20).rest(), 48);
+        assert_eq!(pending(50, 0, 0).rest(), 0);
+        assert_eq!(pending(u64::MAX, u64::MAX, 0).rest(), u64::MAX);
+    }
+}

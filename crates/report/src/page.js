@@ -65,7 +65,8 @@ for (const panel of document.querySelectorAll(".panel")) {
     for (const one of series) {
       if (!shown.has(one.label) || !faces.has(one.face) || one.points.length === 0) continue;
       const near = one.points.reduce((a, b) => Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a);
-      if (Math.abs(near[0] - at) > steps / 50) continue;
+      // Between its first test and its last.
+      if (at < one.points[0][0] - steps / 50 || at > one.points.at(-1)[0] + steps / 50) continue;
       const band = near[2] < near[3] ? ` [${number(near[2])}, ${number(near[3])}]` : "";
       const face = one.face === "sampled" ? " sampled" : "";
       add(`${one.label}${face} ${number(near[1])}${band} n=${near[4]}`, data.colours[one.label]);

@@ -238,6 +238,9 @@ fn axes_follow_what_was_run_and_a_single_test_is_drawn() {
     }
     // Numbers that nothing round lies between are drawn all the same.
     Fake { reward: 5e-324, ..Fake::new("ant", "ecrl", 0) }.write(&folder.0);
+    let mut bound = Fake { cost: 0.0, sampled: 0.0, ..Fake::new("swimmer", "ecrl", 0) };
+    bound.config.constraints = vec!["mean(torque)<=5e-324".into()];
+    bound.write(&folder.0);
     self::report(&folder.0).write(&out).unwrap();
 }
 

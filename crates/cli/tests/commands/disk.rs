@@ -39,6 +39,9 @@ fn a_full_disk_stops_training_and_leaves_no_half_policy() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("best.safetensors: No space left on device"), "{message}");
+    let told = String::from_utf8(output.stdout).unwrap();
+    let saved = told.lines().find(|line| line.starts_with("saved: ")).unwrap();
+    assert!(saved.ends_with(", but not the last policy"), "{told}");
     assert!(
         !files.iter().any(|name| name.ends_with(".part") || name.ends_with(".safetensors")),
         "{files:?}"

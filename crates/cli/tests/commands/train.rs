@@ -24,6 +24,9 @@ fn train_writes_a_run_that_eval_and_config_read_back() {
     for expected in ["reward", "torque", "velocity", "λ", "saved", "next:", "ecrl eval"] {
         assert!(stdout(&output).contains(expected), "{expected}: {}", stdout(&output));
     }
+    // A generation of five episodes is played whole, and that is said before and after.
+    let note = "note: generations are played whole, up to 5000 steps: it may be more than 600\n";
+    assert!(stdout(&output).starts_with(note), "{}", stdout(&output));
     let mut files = folder.list("run");
     assert!(files.remove(3).starts_with("events.out.tfevents."), "{files:?}");
     let expected = [
