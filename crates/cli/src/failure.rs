@@ -10,6 +10,7 @@ use robots::{RobotError, UnknownTask};
 use runs::directory::RunError;
 use runs::driver::DriveError;
 use runs::grid::GridError;
+use runs::output::OutputError;
 use runs::policy::PolicyError;
 
 /// Why the command failed.
@@ -61,12 +62,20 @@ impl From<UnknownTask> for Failure {
 impl From<ReportError> for Failure {
     fn from(error: ReportError) -> Self {
         match error {
-            ReportError::NoFolder(_) | ReportError::NoRuns(_) | ReportError::NotOurs(_) => {
-                Self::input(error)
-            }
+            ReportError::NoFolder(_) | ReportError::NoRuns(_) => Self::input(error),
+            ReportError::Output(error) => error.into(),
             ReportError::Constraint(error) => error.into(),
             ReportError::Run(error) => error.into(),
             ReportError::Io { .. } | ReportError::Figure(_) => Self::run(error),
+        }
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        match error {
+            OutputError::NotOurs(_) | OutputError::OfARun(_) => Self::input(error),
+            OutputError::Io { .. } => Self::run(error),
         }
     }
 }

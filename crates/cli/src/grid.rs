@@ -11,6 +11,7 @@ use robots::TASKS;
 use runs::experiment::{Experiment, JobState};
 use runs::grid::{self, Grid, Seeds, Variant};
 use runs::paper::Figure;
+use runs::shell::{printable, quote};
 
 use crate::environment;
 use crate::failure::Failure;
@@ -91,7 +92,7 @@ pub fn grid(args: GridArgs, output: &mut impl Write) -> Result<(), Failure> {
     });
     let ran = run(grid, &args.part, &out, output);
     if !wants_to_be_gone(&ran) {
-        let (out, program) = (out.display(), program());
+        let (out, program) = (printable(&quote(&out.display().to_string())), program());
         // Nobody may read any more: that is no failure.
         let _ = writeln!(output, "next:\n  {program} report {out}    curves, table, statistics");
     }
@@ -151,10 +152,11 @@ fn sheets(
         let path = args.out.join(figure.name());
         text += &format!(
             "{}.html: agrees with the paper in {agree}, disagrees in {disagree}, open {open}\n",
-            path.display()
+            printable(&path.display().to_string())
         );
     }
-    text += &format!("{}: all of the runs\n", args.out.join("report/index.html").display());
+    let page = args.out.join("report/index.html").display().to_string();
+    text += &format!("{}: all of the runs\n", printable(&page));
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
     Ok(())
 }
@@ -187,7 +189,7 @@ fn run(
     let threads = threads(part.threads);
     let slots = part.jobs.map_or(threads, usize::from);
     let stop = Stop::install()?;
-    let io = |error| Failure::run(format!("{}: {error}", out.display()));
+    let io = |error| Failure::input(format!("{}: {error}", out.display()));
     let program = std::env::current_exe().map_err(Failure::run)?;
     let mut experiment = Experiment::new(jobs, out, &program, slots, threads).map_err(io)?;
     let mut screen = Screen::new(&experiment, stop.clone(), output);
@@ -208,7 +210,7 @@ fn split(text: &str) -> Vec<&str> {
 }
 
 fn close(experiment: &Experiment, stop: &Stop, output: &mut impl Write) -> Result<(), Failure> {
-    let out = experiment.out().display();
+    let out = printable(&experiment.out().display().to_string());
     let done = experiment.count(|state| *state == JobState::Done);
     let mut text = format!("{done} of {} runs done in {out}\n", experiment.jobs.len());
     if stop.signal().is_some() {

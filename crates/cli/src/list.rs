@@ -227,32 +227,35 @@ fn shorten(lines: &mut [Line], folders: &[PathBuf]) {
     }
 }
 
-/// The table; where it is wider than so many columns, constraints have lines of their own.
+/// The table; where it is wider than so many columns, constraints have lines of their own, and what is
+/// wider still is cut.
 fn table(lines: &[Line], width: Option<usize>) -> Vec<String> {
     let head = ["run", "task", "algorithm", "steps", "return"].map(str::to_owned).to_vec();
-    let wide = |constraints: bool| -> Vec<String> {
-        let more = |cells: Vec<String>, line: Option<&Line>| {
-            let end = match line {
-                None => ["constraints".to_owned(), "state".into(), "age".into()],
-                Some(line) => [line.constraints(), line.state(), age(line.seconds_ago)],
-            };
-            let end = end.into_iter().skip(usize::from(!constraints));
-            cells.into_iter().chain(end).collect::<Vec<String>>()
-        };
-        let rows = lines.iter().map(|line| more(line.cells(), Some(line)));
-        columns(&[more(head.clone(), None)].into_iter().chain(rows).collect::<Vec<_>>())
+    let whole = |line: &Line| {
+        [line.cells(), vec![line.constraints(), line.state(), age(line.seconds_ago)]].concat()
     };
-    let all = wide(true);
+    let names = ["constraints", "state", "age"].map(str::to_owned);
+    let rows = [[head.clone(), names.to_vec()].concat()].into_iter().chain(lines.iter().map(whole));
+    let all = columns(&rows.collect::<Vec<_>>());
     if width.is_none_or(|width| all.iter().all(|line| line.chars().count() <= width)) {
         return all;
     }
-    let rows = wide(false).into_iter();
+    // What tells most first: the rest is cut.
+    let width = width.unwrap_or(usize::MAX);
+    let order = |cells: Vec<String>| -> Vec<String> {
+        [0, 3, 4, 5, 6, 1, 2].iter().map(|&i| cells[i].clone()).collect()
+    };
+    let head = [head, vec!["state".into(), "age".into()]].concat();
+    let rows = lines
+        .iter()
+        .map(|line| order([line.cells(), vec![line.state(), age(line.seconds_ago)]].concat()));
+    let rows = columns(&[order(head)].into_iter().chain(rows).collect::<Vec<_>>());
     let below = [String::new()].into_iter().chain(lines.iter().map(Line::constraints));
-    let both = rows.zip(below).flat_map(|(row, below)| match below.is_empty() {
+    let both = rows.into_iter().zip(below).flat_map(|(row, below)| match below.is_empty() {
         true => vec![row],
         false => vec![row, format!("    {below}")],
     });
-    both.collect()
+    both.map(|line| live::cut(&line, width)).collect()
 }
 
 #[cfg(test)]

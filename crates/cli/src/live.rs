@@ -6,22 +6,25 @@ use std::io::{self, Write};
 /// The lines that were drawn last.
 #[derive(Default)]
 pub struct Live {
-    /// The width of each.
-    drawn: Vec<usize>,
+    /// How many there are.
+    drawn: usize,
+    /// The terminal's size then.
+    size: (usize, usize),
 }
 
 impl Live {
     /// Draws lines over the last ones.
     pub fn draw(&mut self, output: &mut impl Write, lines: &[String]) -> io::Result<()> {
-        let (text, drawn) = frame(&self.drawn, lines, size());
-        self.drawn = drawn;
+        let size = size();
+        let (text, drawn) = frame(self.drawn, lines, size, size != self.size);
+        (self.drawn, self.size) = (drawn, size);
         output.write_all(text.as_bytes())?;
         output.flush()
     }
 
     /// Takes the last lines away.
     pub fn clear(&mut self, output: &mut impl Write) -> io::Result<()> {
-        if self.drawn.is_empty() { Ok(()) } else { self.draw(output, &[]) }
+        if self.drawn == 0 { Ok(()) } else { self.draw(output, &[]) }
     }
 }
 
@@ -52,26 +55,26 @@ fn bar_within(title: &str, share: f64, end: &str, columns: usize) -> String {
     }
 }
 
-/// What draws lines over those that were drawn before, of these widths; and the new widths.
+/// What draws lines over so many that were drawn before, and how many those are. A terminal that was
+/// resized has broken and moved the old ones, each in its own way: then all that is seen is drawn anew.
 fn frame(
-    before: &[usize],
+    before: usize,
     lines: &[String],
     (columns, rows): (usize, usize),
-) -> (String, Vec<usize>) {
-    // A terminal that has become narrower has broken the old lines.
-    let up: usize = before.iter().map(|width| width.div_ceil(columns).max(1)).sum();
-    let mut text = String::new();
-    if up > 0 {
-        text += &format!("\x1b[{}A\r", up.min(rows - 1));
-    }
-    let mut widths = Vec::new();
-    for line in fit(lines, rows - 1) {
+    resized: bool,
+) -> (String, usize) {
+    let mut text = match (before, resized) {
+        (0, _) => String::new(),
+        (_, true) => "\x1b[H\x1b[2J".into(),
+        (before, false) => format!("\x1b[{before}A\r"),
+    };
+    let lines = fit(lines, rows - 1);
+    for line in &lines {
         // One column less: some terminals go on to the next line when the last one is written to.
-        let line = cut(&line, columns.saturating_sub(1).max(1));
-        widths.push(line.chars().count());
+        let line = cut(line, columns.saturating_sub(1).max(1));
         text += &format!("\x1b[2K{line}\n");
     }
-    (text + "\x1b[J", widths)
+    (text + "\x1b[J", lines.len())
 }
 
 /// At most so many lines; those in the middle are left out.
@@ -86,7 +89,7 @@ fn fit(lines: &[String], most: usize) -> Vec<String> {
 }
 
 /// Text of at most so many characters.
-fn cut(text: &str, most: usize) -> String {
+pub fn cut(text: &str, most: usize) -> String {
     match text.chars().count() <= most {
         true => text.to_owned(),
         false => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
@@ -103,14 +106,14 @@ mod tests {
 
     #[test]
     fn lines_are_cut_to_the_terminal_and_drawn_over_each_other() {
-        let (text, drawn) = frame(&[], &lines(&[5, 100]), (80, 24));
-        assert_eq!(drawn, [5, 79]);
-        assert!(!text.contains('A') && text.contains('…'), "{text:?}");
-        let (text, _) = frame(&drawn, &lines(&[5]), (80, 24));
+        let (text, drawn) = frame(0, &lines(&[5, 100]), (80, 24), true);
+        assert_eq!((drawn, text.matches('x').count()), (2, 5 + 78));
+        assert!(text.starts_with("\x1b[2Kxxxxx\n") && text.contains('…'), "{text:?}");
+        let (text, _) = frame(drawn, &lines(&[5]), (80, 24), false);
         assert_eq!(text, "\x1b[2A\r\x1b[2Kxxxxx\n\x1b[J");
-        // Made narrower meanwhile: a line of 79 takes two rows of 40.
-        let (text, drawn) = frame(&drawn, &lines(&[100]), (40, 24));
-        assert!(text.starts_with("\x1b[3A") && drawn == [39], "{text:?}");
+        // Where old lines are now, nobody knows.
+        let (text, _) = frame(2, &lines(&[5]), (40, 24), true);
+        assert_eq!(text, "\x1b[H\x1b[2J\x1b[2Kxxxxx\n\x1b[J");
     }
 
     #[test]
@@ -124,8 +127,8 @@ mod tests {
 
     #[test]
     fn there_are_never_more_lines_than_rows() {
-        let (text, drawn) = frame(&[], &lines(&[1; 50]), (80, 10));
-        assert_eq!(drawn.len(), 9);
+        let (text, drawn) = frame(0, &lines(&[1; 50]), (80, 10), false);
+        assert_eq!(drawn, 9);
         assert!(text.contains("... 42 more"), "{text}");
     }
 }

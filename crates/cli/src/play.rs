@@ -7,7 +7,9 @@ use clap::Args;
 use ecrl::evaluate;
 use report::playback;
 use robots::Robot;
+use runs::output::put;
 use runs::policy::Policy;
+use runs::shell::printable;
 
 use crate::failure::Failure;
 use crate::policies::PolicyArgs;
@@ -72,22 +74,17 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
         let told = format!("{chosen}: {}", playback.told());
         if let Some(html) = &html {
             let path = numbered(html, file);
-            let there = std::fs::read(&path).unwrap_or_default();
-            if !there.is_empty() && !report::is_our_page(&String::from_utf8_lossy(&there)) {
-                let text = format!("{} is there already, and no page of ecrl", path.display());
-                return Err(Failure::input(text + ": choose another --html"));
-            }
             let page = playback.page(&chosen);
-            std::fs::write(&path, &page)
-                .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+            put(&path, page.as_bytes(), report::is_our_page)?;
             let megabytes = page.len() as f64 / 1e6;
-            let path = path.display();
+            let path = printable(&path.display().to_string());
             writeln!(output, "{path}: {told}; {megabytes:.1} MB, open it in a browser")?;
         }
         if let Some(video) = &args.video {
             let path = numbered(video, file);
             let frames = video::write(&path, args.size, &playback)?;
-            writeln!(output, "{}: {told}; {frames} frames", path.display())?;
+            let path = printable(&path.display().to_string());
+            writeln!(output, "{path}: {told}; {frames} frames")?;
         }
     }
     Ok(())

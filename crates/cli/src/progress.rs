@@ -199,11 +199,11 @@ impl<'a, W: Write + Send> Progress<'a, W> {
         let trainer = run.trainer();
         let (config, total) = (trainer.config(), trainer.times().total);
         let path = run.path().display().to_string();
-        let (shown, path) = (printable(&path), quote(&path));
+        let (shown, path) = (printable(&path), printable(&quote(&path)));
         let o = &mut *self.output;
-        let checkpoint = run.checkpoint_bytes().map(|bytes| bytes as f64 / 1e6);
-        let checkpoint =
-            checkpoint.map_or("no checkpoint".into(), |mb| format!("checkpoint {mb:.1} MB"));
+        let checkpoint = run.last_checkpoint().map_or("no checkpoint".into(), |(steps, bytes)| {
+            format!("checkpoint of step {steps}, {:.1} MB", bytes as f64 / 1e6)
+        });
         match run.policy_is_saved() {
             true => writeln!(o, "saved: {shown}, {checkpoint}")?,
             false => writeln!(o, "saved: {shown}, {checkpoint}, but not the last policy")?,

@@ -30,7 +30,7 @@ impl<'a, W: Write> Screen<'a, W> {
         let header = format!(
             "{} runs in {}: {} done, {} at a time with {} thread{} each\n",
             experiment.jobs.len(),
-            experiment.out().display(),
+            printable(&experiment.out().display().to_string()),
             experiment.count(|state| *state == JobState::Done),
             experiment.slots,
             experiment.threads_each,

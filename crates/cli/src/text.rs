@@ -1,5 +1,7 @@
 //! Numbers as people write and read them.
 
+use runs::shell::{printable, quote};
+
 use crate::failure::Failure;
 
 /// A number of steps: 200000, 50k, 1e6, 1.5M.
@@ -42,7 +44,8 @@ pub fn age(seconds: f64) -> String {
 
 /// The command as it was typed, so that what is advised can be typed as it stands.
 pub fn program() -> String {
-    std::env::var("ECRL_COMMAND").unwrap_or_else(|_| "ecrl".into())
+    let typed = std::env::var("ECRL_COMMAND").unwrap_or_else(|_| "ecrl".into());
+    printable(&quote(&typed))
 }
 
 #[cfg(test)]

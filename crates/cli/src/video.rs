@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use report::figure::Painter;
 use report::picture::picture;
 use report::playback::Playback;
+use runs::output;
 
 use crate::failure::Failure;
 use crate::live::{Live, bar};
@@ -27,7 +28,9 @@ pub fn size(text: &str) -> Result<(usize, usize), String> {
 /// What ffmpeg is told for a file of this kind.
 fn encoding(path: &Path) -> Result<&'static [&'static str], Failure> {
     match path.extension().and_then(|end| end.to_str()) {
-        Some("mp4") => Ok(&["-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p"]),
+        Some("mp4") => {
+            Ok(&["-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p", "-f", "mp4"])
+        }
         Some("webm") => Ok(&[
             "-c:v",
             "libvpx-vp9",
@@ -41,8 +44,10 @@ fn encoding(path: &Path) -> Result<&'static [&'static str], Failure> {
             "5",
             "-row-mt",
             "1",
+            "-f",
+            "webm",
         ]),
-        Some("gif") => Ok(&["-vf", "split[a][b];[a]palettegen[p];[b][p]paletteuse"]),
+        Some("gif") => Ok(&["-vf", "split[a][b];[a]palettegen[p];[b][p]paletteuse", "-f", "gif"]),
         _ => Err(Failure::input(format!(
             "--video is '{}'; expected .mp4, .webm or .gif",
             path.display()
@@ -50,9 +55,13 @@ fn encoding(path: &Path) -> Result<&'static [&'static str], Failure> {
     }
 }
 
+/// By which a video of ours is known again.
+const MARK: &str = "made by ecrl";
+
 /// Whether there can be such a video.
 pub fn check(path: &Path) -> Result<(), Failure> {
-    encoding(path).map(|_| ())
+    encoding(path)?;
+    Ok(output::check(path, |found| output::holds(found, MARK))?)
 }
 
 /// Writes a video, as fast as the robot moves; returns its number of frames.
@@ -62,11 +71,17 @@ pub fn write(path: &Path, size: (usize, usize), playback: &Playback) -> Result<u
     let every = (1.0 / FASTEST / playback.seconds - 1e-9).ceil().max(1.0) as usize;
     let rate = 1.0 / (playback.seconds * every as f64);
     let (width, height) = size;
+    check(path)?;
+    let part = output::part(path)?;
+    // As a file, whatever its name looks like to ffmpeg.
+    let mut file = std::ffi::OsString::from("file:");
+    file.push(&part);
     let mut ffmpeg = Command::new("ffmpeg")
         .args(["-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24"])
         .args(["-s", &format!("{width}x{height}"), "-r", &format!("{rate:.6}"), "-i", "-"])
         .args(encoding(path)?)
-        .arg(path)
+        .args(["-metadata", &format!("comment={MARK}")])
+        .arg(file)
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -92,7 +107,7 @@ pub fn write(path: &Path, size: (usize, usize), playback: &Playback) -> Result<u
         let lines = lines(playback, step);
         painter.write(&mut pixels, width, scale, &lines).map_err(Failure::run)?;
         if input.write_all(&pixels).is_err() {
-            return Err(said(path, ffmpeg));
+            return Err(said(path, &part, ffmpeg));
         }
     }
     drop(input);
@@ -100,9 +115,22 @@ pub fn write(path: &Path, size: (usize, usize), playback: &Playback) -> Result<u
         let _ = live.clear(&mut io::stdout());
     }
     match ffmpeg.wait() {
-        Ok(status) if status.success() => Ok(steps.len()),
-        _ => Err(said(path, ffmpeg)),
+        Ok(status) if status.success() => {
+            finish(&part, path)
+                .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+            Ok(steps.len())
+        }
+        _ => Err(said(path, &part, ffmpeg)),
     }
+}
+
+/// Gives a whole video its name.
+fn finish(part: &Path, path: &Path) -> io::Result<()> {
+    if path.extension().is_some_and(|end| end == "gif") {
+        // ffmpeg leaves the comment out; what follows the end of a GIF is not looked at.
+        std::fs::File::options().append(true).open(part)?.write_all(MARK.as_bytes())?;
+    }
+    std::fs::rename(part, path)
 }
 
 /// How the episode stands after so many steps.
@@ -120,7 +148,8 @@ fn lines(playback: &Playback, step: usize) -> Vec<String> {
 }
 
 /// What ffmpeg said when it failed.
-fn said(path: &Path, mut ffmpeg: Child) -> Failure {
+fn said(path: &Path, part: &Path, mut ffmpeg: Child) -> Failure {
+    let _ = std::fs::remove_file(part);
     let mut text = String::new();
     if let Some(mut stderr) = ffmpeg.stderr.take() {
         let _ = std::io::Read::read_to_string(&mut stderr, &mut text);

@@ -79,7 +79,7 @@ pub struct Trainer {
     /// When it has done enough, and whether it has.
     until: Vec<Until>,
     reached: bool,
-    /// The values it had before some were changed.
+    /// The values that it was restored with, of which some may have been changed since.
     previous: Option<Config>,
     /// Whether a number is not finite any more, and the actor before that.
     broken: bool,
@@ -147,10 +147,9 @@ impl Trainer {
         Ok(())
     }
 
-    /// The state to be restored is of a run that had these values, of which some have been changed since:
-    /// see [`Config::changed`].
-    pub fn changed_from(&mut self, previous: Config) {
-        self.previous = Some(previous);
+    /// What differs between the values in force and those it was restored with, in words.
+    pub fn changes(&self) -> Vec<String> {
+        self.previous.as_ref().map_or(Vec::new(), |before| self.config().differences(before))
     }
 
     /// The values in force.
@@ -267,7 +266,6 @@ impl Trainer {
             own.restore(replay);
         }
         self.judge.measure(&self.context.spec.constraints);
-        self.previous = None;
         self.started = Instant::now();
         Ok(notes)
     }
@@ -284,13 +282,14 @@ impl Trainer {
             pending: self.pending.clone(),
             reached: self.reached,
         };
-        let config = self.previous.as_ref().unwrap_or(&self.context.config);
-        let same_end = config.test.until == self.context.config.test.until;
-        walk.fitting("run", &mut counters, "the configuration of this run", |stored, _| {
+        let config = &self.context.config;
+        let read = |text: &str| -> Option<Config> {
             let mut layers = Layers::default();
-            let stored = layers.toml(&stored.config).and_then(|()| layers.build());
-            // More steps may be asked for; everything else must be as it was.
-            stored.is_ok_and(|stored| Config { steps: config.steps, ..stored } == *config)
+            layers.toml(text).and_then(|()| layers.build()).ok()
+        };
+        walk.fitting("run", &mut counters, "the configuration of this run", |stored, _| {
+            // More steps may be asked for, and what no state has the shape of may change.
+            read(&stored.config).is_some_and(|stored| stored.may_become(config).is_ok())
         })?;
         walk.verify("run", "counters of a run", |stored: &Counters| {
             let (steps, pending) = (stored.env_steps, stored.pending.as_ref());
@@ -307,7 +306,10 @@ impl Trainer {
             self.context.times = counters.times;
             self.learnt_steps = counters.learnt_steps;
             self.pending = counters.pending;
-            self.reached = counters.reached && same_end;
+            let previous = read(&counters.config);
+            let same_end = |before: &Config| before.test.until == self.config().test.until;
+            self.reached = counters.reached && previous.as_ref().is_some_and(same_end);
+            self.previous = previous;
         }
         Ok(())
     }
@@ -485,10 +487,15 @@ mod tests {
         newer.add_bytes("algorithm", bytes);
         let expected = "it is a state of sac, version 7; expected one of sac, version 1";
         assert_eq!(refused(&newer, config("sac")), expected);
-        let other = Layers::default().set("algorithm", "sac").set("sac.tau", 0.5).build().unwrap();
+        let other = Layers::default().set("algorithm", "sac").set("sac.batch", 64).build().unwrap();
         let expected = "'run' does not fit: expected the configuration of this run";
         assert_eq!(refused(&state, other), expected);
         let longer = Config { steps: 5_000_000, ..config("sac") };
         assert!(trainer(longer).restore(&state, StoredReplay::default()).is_ok());
+        // What no state has the shape of may have been changed, and is told.
+        let other = Layers::default().set("algorithm", "sac").set("sac.tau", 0.5).build().unwrap();
+        let mut changed = trainer(other);
+        changed.restore(&state, StoredReplay::default()).unwrap();
+        assert_eq!(changed.changes(), ["sac.tau is 0.5, not 0.001"]);
     }
 }

@@ -16,11 +16,11 @@ pub mod runs;
 pub mod stats;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ::runs::directory::RunError;
+use ::runs::output::{self, OutputError};
 use cmdp::ConstraintError;
 use ecrl::algorithms::ALGORITHMS;
 
@@ -43,12 +43,9 @@ pub enum ReportError {
     /// A run's constraint is unknown.
     #[error(transparent)]
     Constraint(#[from] ConstraintError),
-    /// A file that would be overwritten is not a report's.
-    #[error(
-        "{path} is there already, and not of a report: choose another --out",
-        path = .0.display()
-    )]
-    NotOurs(PathBuf),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// Reading or writing failed.
     #[error("{path}: {error}", path = path.display())]
     Io {
@@ -116,11 +113,6 @@ impl Report {
 
     /// Writes everything to a folder.
     pub fn write(&self, out: &Path) -> Result<(), ReportError> {
-        refuse_foreign(out, "index.html", &["table.md", "table.csv", "metrics.csv", "curves.csv"])?;
-        let put = |name: &str, bytes: &[u8]| put(out, name, bytes);
-        let figures = out.join("figures");
-        fs::create_dir_all(&figures)
-            .map_err(|error| ReportError::Io { path: figures.clone(), error })?;
         let styles = figure::styles(self.labels.iter().map(String::as_str));
         let mut tasks: Vec<&str> = self.panels.iter().map(|panel| panel.task.as_str()).collect();
         tasks.dedup();
@@ -137,16 +129,24 @@ impl Report {
                 (file_name(task), own.cloned().collect())
             }));
         }
+        let mut all = Vec::new();
         for (name, panels) in sheets {
             let note = "Solid: mean action. Dotted: sampled actions. J_C: what a constraint measures over \
                         an episode, to stay at or below its bound, the dashed line.";
-            drawing(out, &format!("figures/{name}"), &figure::sheet(&panels, &styles, note))?;
+            let svg = figure::sheet(&panels, &styles, note);
+            all.extend(drawing(&format!("figures/{name}"), &svg)?);
         }
-        put("curves.csv", csv::curves(&self.panels).as_bytes())?;
-        put("table.csv", csv::table(&self.table).as_bytes())?;
-        put("metrics.csv", csv::metrics(&self.runs).as_bytes())?;
-        put("table.md", self.table_md().as_bytes())?;
-        put("index.html", page::page(self, &styles).as_bytes())
+        all.extend(
+            [
+                ("curves.csv", csv::curves(&self.panels)),
+                ("table.csv", csv::table(&self.table)),
+                ("metrics.csv", csv::metrics(&self.runs)),
+                ("table.md", self.table_md()),
+                (PAGE, page::page(self, &styles)),
+            ]
+            .map(|(name, text)| (name.to_owned(), text.into_bytes())),
+        );
+        Ok(output::put_all(out, PAGE, &all, is_our_page)?)
     }
 
     fn table_md(&self) -> String {
@@ -162,42 +162,27 @@ impl Report {
     }
 }
 
-/// Refuses to write a page and its files over those of somebody else: a page of ours says so.
-fn refuse_foreign(out: &Path, page: &str, files: &[&str]) -> Result<(), ReportError> {
-    let path = out.join(page);
-    match fs::read_to_string(&path) {
-        Ok(text) if is_our_page(&text) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let there = files.iter().map(|name| out.join(name)).find(|path| path.exists());
-            there.map_or(Ok(()), |path| Err(ReportError::NotOurs(path)))
-        }
-        Ok(_) | Err(_) => Err(ReportError::NotOurs(path)),
-    }
-}
+/// The report's page.
+const PAGE: &str = "index.html";
 
 /// Whether it is a page that this program wrote.
-pub fn is_our_page(text: &str) -> bool {
+pub fn is_our_page(page: &[u8]) -> bool {
     // Pages of the first version do not name it.
-    let first = ["<title>ecrl report</title>", "<script type=\"text/plain\" id=\"poses\">"];
-    ["<meta name=\"generator\" content=\"ecrl\">", first[0], first[1]]
-        .iter()
-        .any(|mark| text.contains(mark))
+    [
+        "<meta name=\"generator\" content=\"ecrl\">",
+        "<title>ecrl report</title>",
+        "<script type=\"text/plain\" id=\"poses\">",
+    ]
+    .iter()
+    .any(|mark| output::holds(page, mark))
 }
 
-/// Writes a drawing of a folder that is there, as SVG, PNG and PDF.
-fn drawing(out: &Path, name: &str, svg: &str) -> Result<(), ReportError> {
+/// A drawing's files, by name: SVG, PNG and PDF.
+fn drawing(name: &str, svg: &str) -> Result<Vec<(String, Vec<u8>)>, ReportError> {
     let png = paint::png(svg).map_err(ReportError::Figure)?;
     let pdf = paint::pdf(svg).map_err(ReportError::Figure)?;
-    for (end, bytes) in [("svg", svg.as_bytes()), ("png", &png), ("pdf", &pdf)] {
-        put(out, &format!("{name}.{end}"), bytes)?;
-    }
-    Ok(())
-}
-
-/// Writes a file of a folder that is there.
-fn put(out: &Path, name: &str, bytes: &[u8]) -> Result<(), ReportError> {
-    let path = out.join(name);
-    fs::write(&path, bytes).map_err(|error| ReportError::Io { path, error })
+    let all = [("svg", svg.as_bytes().to_vec()), ("png", png), ("pdf", pdf)];
+    Ok(all.map(|(end, bytes)| (format!("{name}.{end}"), bytes)).to_vec())
 }
 
 const TABLE_HEAD: [&str; 10] = [

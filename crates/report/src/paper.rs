@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use runs::output;
 use runs::paper::Figure;
 
 use crate::axis::short;
@@ -15,7 +16,7 @@ use crate::claims::{self, End, Ends, Verdict};
 use crate::curves::{self, Groups, Panel, Series};
 use crate::figure::{self, Style, escape};
 use crate::runs::{Face, Metric, Run, RunState, Subject};
-use crate::{Report, ReportError, drawing, paint, put, refuse_foreign, stats};
+use crate::{Report, ReportError, drawing, is_our_page, paint, stats};
 
 /// The paper's robots, in its order, and what it calls them.
 const TASKS: [(&str, &str); 5] = [
@@ -102,9 +103,8 @@ impl Sheet {
     pub fn write(&self, out: &Path) -> Result<(), ReportError> {
         let styles = figure::styles(self.names.iter().copied());
         let name = self.figure.name();
-        let drawn = [format!("{name}.svg"), format!("{name}.png")];
         let page = format!("{name}.html");
-        refuse_foreign(out, &page, &drawn.each_ref().map(String::as_str))?;
+        let mut all = Vec::new();
         let mut drawings = Vec::new();
         for (panels, (suffix, who)) in self.panels.iter().zip([
             ("", "the learner"),
@@ -117,10 +117,11 @@ impl Sheet {
                 "Of {who}, with sampled actions; the dashed line is the bound, torque ≤ 0.4."
             );
             let svg = figure::sheet(panels, &styles, &note);
-            drawing(out, &format!("{name}{suffix}"), &svg)?;
+            all.extend(drawing(&format!("{name}{suffix}"), &svg)?);
             drawings.push(svg);
         }
-        put(out, &page, self.page(&drawings, &styles).as_bytes())
+        all.push((page.clone(), self.page(&drawings, &styles).into_bytes()));
+        Ok(output::put_all(out, &page, &all, is_our_page)?)
     }
 
     fn page(&self, drawings: &[String], styles: &BTreeMap<String, Style>) -> String {

@@ -249,12 +249,12 @@ fn a_page_that_is_not_ours_is_not_overwritten() {
     let folder = Folder::new("page");
     Fake::new("hopper", "ecrl", 0).write(&folder.0);
     let report = report(&folder.0);
-    for name in ["index.html", "table.csv"] {
-        let out = folder.0.join(format!("site-{name}"));
-        std::fs::create_dir_all(&out).unwrap();
+    for name in ["index.html", "table.csv", "figures/curves.png"] {
+        let out = folder.0.join(format!("site-{}", name.replace('/', "-")));
+        std::fs::create_dir_all(out.join(name).parent().unwrap()).unwrap();
         std::fs::write(out.join(name), "mine").unwrap();
         let error = report.write(&out).unwrap_err().to_string();
-        assert!(error.contains("is there already, and not of a report"), "{error}");
+        assert!(error.contains("is there already, and not of ecrl"), "{error}");
         assert_eq!(std::fs::read(out.join(name)).unwrap(), b"mine");
         assert_eq!(std::fs::read_dir(&out).unwrap().count(), 1);
     }

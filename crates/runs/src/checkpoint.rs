@@ -110,14 +110,15 @@ pub struct Restored {
 #[derive(Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
-    /// The newest whole checkpoint.
+    /// The newest whole checkpoint, and the steps that were taken then.
     last: Option<Manifest>,
+    at: u64,
 }
 
 impl Checkpoints {
     /// The checkpoints in a run directory.
     pub fn new(run: &Path) -> Self {
-        Self { folder: run.join(FOLDER), last: None }
+        Self { folder: run.join(FOLDER), last: None, at: 0 }
     }
 
     /// The run was moved to another place.
@@ -125,9 +126,9 @@ impl Checkpoints {
         self.folder = run.join(FOLDER);
     }
 
-    /// Whether there is one.
-    pub fn any(&self) -> bool {
-        self.last.is_some()
+    /// The steps that were taken when the last one was made, if there is one.
+    pub fn at(&self) -> Option<u64> {
+        self.last.as_ref().map(|_| self.at)
     }
 
     /// Bytes that the last checkpoint takes.
@@ -154,7 +155,7 @@ impl Checkpoints {
         if let Some(replay) = trainer.replay_mut() {
             replay.all_stored();
         }
-        self.last = Some(manifest);
+        (self.last, self.at) = (Some(manifest), trainer.env_steps());
         // A file that cannot be removed takes room and does no harm.
         let _ = self.keep(before.iter().chain(&self.last));
         Ok(())
@@ -178,7 +179,7 @@ impl Checkpoints {
         for (i, (segment, changed)) in replay.into_iter().flat_map(Replay::segments).enumerate() {
             let stored = self.last.as_ref().and_then(|last| last.segments.get(i));
             segments.push(match stored {
-                Some(part) if !changed => part.clone(),
+                Some(part) if !changed && self.has(part) => part.clone(),
                 _ => {
                     let bytes: Vec<u8> = segment.iter().flat_map(|x| x.to_le_bytes()).collect();
                     self.put(format!("replay-{i}-{number}"), &bytes)?
@@ -204,6 +205,12 @@ impl Checkpoints {
         Ok(manifest)
     }
 
+    /// Whether a file is still there: somebody may have removed it.
+    fn has(&self, part: &Part) -> bool {
+        let found = self.folder.join(&part.name).symlink_metadata();
+        found.is_ok_and(|found| found.is_file() && found.len() == part.bytes)
+    }
+
     /// Writes a file under its final name, whole.
     fn put(&self, name: String, bytes: &[u8]) -> io::Result<Part> {
         files::write_whole(&self.folder.join(&name), bytes)?;
@@ -214,7 +221,9 @@ impl Checkpoints {
     fn numbers(&self) -> io::Result<Vec<u64>> {
         let names = names(&self.folder)?;
         let number = |name: &String| name.strip_prefix("manifest-")?.parse().ok();
-        let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+        // One so large was never written: the next one's name must be possible, too.
+        let possible = |n: &u64| *n < 1 << 52;
+        let mut numbers: Vec<u64> = names.iter().filter_map(number).filter(possible).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
@@ -245,7 +254,7 @@ impl Checkpoints {
                 Ok((manifest, notes)) => {
                     restored.logs = manifest.logs();
                     restored.notes = notes;
-                    self.last = Some(manifest);
+                    (self.last, self.at) = (Some(manifest), trainer.env_steps());
                     return Ok(Some(restored));
                 }
                 Err(reason) => restored.passed_over.push(format!("checkpoint {number}: {reason}")),
@@ -276,6 +285,9 @@ impl Checkpoints {
         let manifest: Manifest =
             serde_json::from_value(manifest).map_err(|e| format!("{name}: {e}"))?;
         manifest.verify_names().map_err(|e| format!("{name}: {e}"))?;
+        if manifest.number != number {
+            return Err(format!("{name} is of checkpoint {}", manifest.number));
+        }
         Ok(manifest)
     }
 

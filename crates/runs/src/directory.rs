@@ -29,7 +29,7 @@ use ecrl::population::census::Census;
 
 use crate::checkpoint;
 use crate::files::{self, Log, write_whole};
-use crate::lock::Lock;
+use crate::lock::{LOCK, Lock};
 use crate::policy::Policy;
 use crate::provenance::{self, Provenance};
 use crate::read;
@@ -83,10 +83,25 @@ pub enum RunError {
     NotOurs(PathBuf),
     /// The folder was removed, or another is in its place.
     #[error(
-        "{path} was removed while the run was going, or another is in its place: nothing more was written",
+        "{path} was removed while the run was going, or its {LOCK}, or another is in its place: nothing more \
+         was written",
         path = .0.display()
     )]
     Gone(PathBuf),
+    /// More steps are asked for of a run that has come to its end.
+    #[error(
+        "{path} ended at {taken} steps, when it had come to {until}; expected another --until to go on, or \
+         --set 'until=[]'",
+        path = path.display()
+    )]
+    Reached {
+        /// The folder.
+        path: PathBuf,
+        /// The steps taken.
+        taken: u64,
+        /// What it had come to.
+        until: String,
+    },
     /// Fewer steps are asked for than were taken.
     #[error(
         "{path} has taken {taken} steps already; expected --steps above that, or none to leave it at {steps}",
@@ -139,16 +154,6 @@ pub enum RunError {
         path: PathBuf,
         /// The process id of the holder.
         holder: String,
-    },
-    /// A log has lost what the checkpoint says it held.
-    #[error("{path} has {found} bytes; its checkpoint expects {expected}", path = path.display())]
-    Shorter {
-        /// The log.
-        path: PathBuf,
-        /// Its length.
-        found: u64,
-        /// The length it had.
-        expected: u64,
     },
     /// A line of the metrics is none.
     #[error("{path}, line {line}: {error}", path = path.display())]
@@ -242,10 +247,13 @@ impl RunDir {
             .flatten()
             .try_for_each(Log::cut)
             .map_err(|error| RunError::Io { path: path.to_owned(), error })?;
-        let _ = fs::remove_file(path.join(FAILURE));
+        forget_failure(path);
         // Events of an attempt that never came to a checkpoint.
         for name in own_files(path)? {
-            if EventFile::is_name(&name) && name != events_name {
+            if EventFile::is_name(&name)
+                && name != events_name
+                && files::is_plain(&path.join(&name))
+            {
                 let _ = fs::remove_file(path.join(name));
             }
         }
@@ -267,11 +275,6 @@ impl RunDir {
         let moved = home != self.path;
         self.path = home;
         Ok(moved.then_some(&self.path))
-    }
-
-    /// Stores the configuration, of which some values were changed.
-    pub fn save_config(&self, config: &Config) -> Result<(), RunError> {
-        write_config(&self.path, config)
     }
 
     /// Takes note of what the run, or its next part, is made with.
@@ -337,6 +340,20 @@ impl RunDir {
     }
 }
 
+/// Takes away why a run failed: it is tried again.
+pub(crate) fn forget_failure(run: &Path) {
+    let file = run.join(FAILURE);
+    if read::is_run(run) && files::is_plain(&file) {
+        let _ = fs::remove_file(file);
+    }
+}
+
+/// Whether a run has a file of that name.
+pub fn is_own_name(name: &str) -> bool {
+    let own = [CONFIG, METRICS, POPULATION, START, POLICY, BEST, provenance::FILE, FAILURE, LOCK];
+    own.contains(&name) || EventFile::is_name(name)
+}
+
 fn write_config(path: &Path, config: &Config) -> Result<(), RunError> {
     let path = path.join(CONFIG);
     let written = write_whole(&path, config.to_toml().as_bytes());
@@ -389,7 +406,7 @@ fn clear(path: &Path) -> Result<(), RunError> {
     own.sort_by_key(|name| name == CONFIG);
     for name in &own {
         let file = path.join(name);
-        if !file.symlink_metadata().is_ok_and(|found| found.is_file()) {
+        if !files::is_plain(&file) {
             return Err(RunError::NotOurs(file));
         }
     }

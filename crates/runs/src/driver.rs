@@ -167,8 +167,6 @@ impl Run {
         if !previous.start.is_empty() {
             trainer.start_from(&Policy::load(&path.join(START), trainer.spec())?.actor)?;
         }
-        let changes: Vec<String> = trainer.config().differences(&previous);
-        trainer.changed_from(previous.clone());
         let mut checkpoints = Checkpoints::new(path);
         let restored = checkpoints.read(&mut trainer)?;
         let resumed = restored.is_some().then_some(trainer.env_steps());
@@ -178,6 +176,10 @@ impl Run {
         if trainer.config().steps != before && trainer.config().steps <= taken {
             let path = path.to_owned();
             return Err(RunError::Taken { path, taken, steps: before }.into());
+        }
+        if trainer.has_reached() && trainer.config().steps != before {
+            let (path, until) = (path.to_owned(), previous.test.until.join(", "));
+            return Err(RunError::Reached { path, taken, until }.into());
         }
         let mut warnings = Vec::new();
         if longer && resumed.is_some() {
@@ -195,21 +197,17 @@ impl Run {
                 Ok(_) => {}
             }
         }
-        let constraints = &trainer.spec().constraints;
-        // Values that were changed are stored together with a state that has them: see below.
-        let config = match changes.is_empty() {
-            true => trainer.config(),
-            false => &Config { steps: trainer.config().steps, ..previous },
-        };
+        let (config, constraints) = (trainer.config(), &trainer.spec().constraints);
         let directory = RunDir::resume(path, config, constraints, &restored.logs, lock)?;
         for name in directory.changed_logs(&restored.logs)? {
             let file = path.join(name);
             let file = file.display();
             warnings.push(format!("{file} has been changed since it was written: {UNAFFECTED}"));
         }
-        if !changes.is_empty() {
-            checkpoints.write(&mut trainer, &directory.logs()?)?;
-            directory.save_config(trainer.config())?;
+        // As long as no checkpoint has them they are told again: better twice than never.
+        let mut changes = trainer.changes();
+        if resumed.is_none() {
+            changes = trainer.config().differences(&previous);
         }
         let origin = Provenance { at: taken, changes, ..Provenance::here(options.threads) };
         directory.note_provenance(&origin)?;
@@ -265,9 +263,9 @@ impl Run {
         self.resumed
     }
 
-    /// Bytes that the last checkpoint takes, if there is one.
-    pub fn checkpoint_bytes(&self) -> Option<u64> {
-        self.checkpoints.any().then(|| self.checkpoints.bytes())
+    /// The steps of the last checkpoint and the bytes it takes, if there is one.
+    pub fn last_checkpoint(&self) -> Option<(u64, u64)> {
+        self.checkpoints.at().map(|steps| (steps, self.checkpoints.bytes()))
     }
 
     /// Whether the learner's policy is stored as it is now.
@@ -316,7 +314,8 @@ impl Run {
     /// Goes on to the end of the generation, or until a checkpoint is due or the observer asks to
     /// stop.
     fn advance(&mut self, observer: &mut dyn Observer) -> Result<(), DriveError> {
-        let deadline = self.every.time(self.checkpoints.any()).map(|time| self.last + time);
+        let deadline =
+            self.every.time(self.checkpoints.at().is_some()).map(|time| self.last + time);
         let due = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let learnt = self.trainer.play_and_learn(&mut |steps| {
             observer.progress(steps);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::directory::{CONFIG, FAILURE, RunError};
+use crate::directory::{CONFIG, FAILURE, RunError, forget_failure};
 use crate::grid::Job;
 use crate::{files, lock, read};
 
@@ -112,7 +112,11 @@ impl Experiment {
         slots: usize,
         threads: usize,
     ) -> io::Result<Self> {
-        fs::create_dir_all(out.join("logs"))?;
+        let logs = out.join("logs");
+        fs::create_dir_all(&logs)?;
+        if logs.is_symlink() {
+            return Err(io::Error::other("logs is a link; expected a folder of its own"));
+        }
         let slots = slots.min(jobs.len()).max(1);
         // A finished run of other values is found out when its turn comes.
         let state = |job: &Job| {
@@ -235,7 +239,7 @@ impl Experiment {
         } else {
             command.args(&job.arguments).arg("--out").arg(path);
         }
-        let _ = fs::remove_file(path.join(FAILURE));
+        forget_failure(path);
         let path = self.log(job);
         let log = files::open(&path, File::options().create(true).append(true))
             .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -287,7 +291,7 @@ impl Experiment {
                 let last = text.lines().rev().find(|line| !line.trim().is_empty());
                 let reason = last.unwrap_or("it said nothing").trim_start_matches("error: ");
                 let reason = format!("{reason} ({status})");
-                if path.is_dir() {
+                if read::is_run(&path) {
                     let _ =
                         files::write_whole(&path.join(FAILURE), format!("{reason}\n").as_bytes());
                 }

@@ -27,6 +27,11 @@ fn not_plain(what: &str) -> io::Error {
     io::Error::other(format!("it is {what}; expected a file of the run's own"))
 }
 
+/// Whether it is a plain file, and no link to one.
+pub fn is_plain(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_file())
+}
+
 /// Opens a plain file, or one that a link leads to, for reading alone.
 pub fn look(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -82,14 +87,15 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens a log, which is made where it is missing, to go on from a length that it had before;
-    /// nothing is cut yet.
+    /// Opens a log, which is made where it is missing, to go on from a length that it had before; nothing
+    /// is cut yet. Of one that has lost some since, what is left in whole lines.
     pub fn open(path: &Path, length: u64) -> Result<Self, RunError> {
         let io = |error| RunError::Io { path: path.to_owned(), error };
         let file = open(path, File::options().create(true).read(true).append(true)).map_err(io)?;
-        let found = file.metadata().map_err(io)?.len();
-        if found < length {
-            return Err(RunError::Shorter { path: path.to_owned(), found, expected: length });
+        let mut length = length;
+        if file.metadata().map_err(io)?.len() < length {
+            let left = read(path).map_err(io)?;
+            length = left.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1) as u64;
         }
         let (mut head, mut crc) = ((&file).take(length), 0);
         let mut piece = vec![0; 1 << 16];
@@ -202,6 +208,8 @@ mod tests {
         again.append_json(&2).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one\n2\n");
         assert_eq!(again.state().1, crc32c::crc32c(b"one\n2\n"));
-        assert!(matches!(Log::open(&path, 7), Err(RunError::Shorter { found: 6, .. })));
+        // A log that has lost some goes on after its last whole line.
+        fs::write(&path, b"one\n2\nthr").unwrap();
+        assert_eq!(Log::open(&path, 20).unwrap().state().0, 6);
     }
 }

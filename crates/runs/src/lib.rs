@@ -5,6 +5,7 @@
 //! - [`directory`]: the run directory, written; [`read`]: the same, read.
 //! - [`checkpoint`]: the whole state of a run, for going on with it.
 //! - [`policy`], [`export`]: what a run leaves behind, and how others load it.
+//! - [`output`]: files that a user asks for, never over something else.
 //! - [`grid`], [`experiment`]: many runs; [`paper`]: the paper's.
 
 pub mod checkpoint;
@@ -16,6 +17,7 @@ pub mod export;
 mod files;
 pub mod grid;
 pub mod lock;
+pub mod output;
 pub mod paper;
 pub mod policy;
 mod protobuf;

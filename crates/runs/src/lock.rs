@@ -8,10 +8,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::directory::RunError;
-use crate::files;
+use crate::{files, read};
 
 /// The file that is locked.
 pub(crate) const LOCK: &str = "run.lock";
+
+/// What it begins with, before the number of the process.
+const MARK: &str = "ecrl ";
 
 /// Makes this process the only one that writes to a run, as long as this lives. The system lets go
 /// of it when the process ends, however it ends.
@@ -41,15 +44,20 @@ impl Lock {
         match locked {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
+                let holder = holder.trim_start_matches(MARK).to_owned();
                 return Err(RunError::Locked { path: path.to_owned(), holder });
             }
             Err(fs::TryLockError::Error(error)) => return Err(io(error)),
         }
-        // Another program's lock of the same name says something else.
-        if !holder.bytes().all(|b| b.is_ascii_digit()) {
+        // Another program's lock of the same name says something else; our first version's, a number.
+        let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+        let ours = holder.is_empty()
+            || holder.strip_prefix(MARK).is_some_and(number)
+            || (number(&holder) && read::is_run(path));
+        if !ours {
             return Err(RunError::NotOurs(name));
         }
-        let pid = format!("{}\n", std::process::id());
+        let pid = format!("{MARK}{}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())).map_err(io)?;
         let lock = Self { file };
         // Somebody may have put another folder into this place meanwhile.

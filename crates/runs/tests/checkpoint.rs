@@ -304,6 +304,29 @@ fn what_is_not_of_a_checkpoint_stays_where_it_is() {
 }
 
 #[test]
+fn what_was_removed_is_written_again() {
+    let folder = Folder::new("removed-parts");
+    let config = config("ecrl");
+    let (mut first, mut log) = (trainer(&config), Log::default());
+    let mut checkpoints = Checkpoints::new(&folder.0);
+    log.advance(&mut first, 100);
+    checkpoints.write(&mut first, &[]).unwrap();
+    std::fs::remove_dir_all(folder.0.join("checkpoint")).unwrap();
+    log.advance(&mut first, 1); // no new transition: no segment has changed
+    checkpoints.write(&mut first, &[]).unwrap();
+    let mut again = trainer(&config);
+    assert!(Checkpoints::new(&folder.0).read(&mut again).unwrap().is_some());
+    // A number that leaves no room for the next one is nobody's.
+    std::fs::write(folder.0.join("checkpoint/manifest-9007199254740991"), "").unwrap();
+    log.advance(&mut first, 100);
+    checkpoints.write(&mut first, &[]).unwrap();
+    let mut again = trainer(&config);
+    let restored = Checkpoints::new(&folder.0).read(&mut again).unwrap().unwrap();
+    assert!(restored.passed_over.is_empty(), "{restored:?}");
+    assert_eq!(again.grad_steps(), first.grad_steps());
+}
+
+#[test]
 fn a_crafted_manifest_is_refused_before_it_leads_anywhere() {
     let folder = Folder::new("crafted");
     let mut first = trainer(&config("ecrl"));

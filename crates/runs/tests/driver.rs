@@ -164,3 +164,40 @@ fn an_experiment_tells_of_runs_that_fail() {
     assert_eq!(experiment.first_failure().unwrap().0, "a-sac-0");
     assert_eq!(experiment.seconds_left(), Some(0.0));
 }
+
+#[test]
+fn values_that_change_are_never_lost_and_never_untold_wherever_it_is_killed() {
+    let changed = Options { set: vec!["sac.tau=0.25".into()], ..options() };
+    let tau = |run: &Run| run.trainer().config().sections["sac"]["tau"].as_float();
+    let told = |path: &Path| {
+        let all = runs::provenance::read(path);
+        all.iter().filter(|origin| origin.changes == ["sac.tau is 0.25, not 0.001"]).count()
+    };
+    // Killed right after it was asked for, before a first checkpoint and after one.
+    for left in [0, 400] {
+        let folder = Folder::new(&format!("change-{left}"));
+        let mut run = Run::create(config("sac"), &folder.0, &options(), make).unwrap();
+        if left > 0 {
+            run.train(&mut Stopper { left, ..Stopper::default() }).unwrap();
+        }
+        drop(run);
+        assert_eq!(tau(&Run::resume(&folder.0, None, &changed, make).unwrap()), Some(0.25));
+        let mut again = Run::resume(&folder.0, None, &options(), make).unwrap();
+        assert_eq!((tau(&again), told(&folder.0) >= 1), (Some(0.25), true), "{left}");
+        again.train(&mut ()).unwrap();
+        assert!(again.trainer().is_done());
+        drop(again);
+        let before = told(&folder.0);
+        drop(Run::resume(&folder.0, None, &options(), make).unwrap());
+        assert_eq!(told(&folder.0), before, "a checkpoint that has it says nothing");
+    }
+    // Killed after the configuration was written, and before that was noted.
+    let folder = Folder::new("change-untold");
+    let mut run = Run::create(config("sac"), &folder.0, &options(), make).unwrap();
+    run.train(&mut Stopper { left: 400, ..Stopper::default() }).unwrap();
+    let new = run.trainer().config().changed(&changed.set).unwrap();
+    drop(run);
+    std::fs::write(folder.0.join("config.toml"), new.to_toml()).unwrap();
+    assert_eq!(tau(&Run::resume(&folder.0, None, &options(), make).unwrap()), Some(0.25));
+    assert_eq!(told(&folder.0), 1);
+}

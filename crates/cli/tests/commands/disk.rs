@@ -43,7 +43,7 @@ fn a_full_disk_stops_training_and_leaves_no_half_policy() {
     let saved = told.lines().find(|line| line.starts_with("saved: ")).unwrap();
     assert!(saved.ends_with(", but not the last policy"), "{told}");
     assert!(
-        !files.iter().any(|name| name.ends_with(".part") || name.ends_with(".safetensors")),
+        !files.iter().any(|name| name.ends_with(".ecrl-part") || name.ends_with(".safetensors")),
         "{files:?}"
     );
 }

@@ -104,7 +104,7 @@ fn a_video_has_the_size_that_was_asked_for() {
     train(&["hopper", "--algo", "sac", "--out", &run]);
     // An ffmpeg that writes the pictures as they come.
     let ffmpeg = folder.path("ffmpeg");
-    std::fs::write(&ffmpeg, "#!/bin/sh\nfor last; do :; done; exec /bin/cat > \"$last\"\n")
+    std::fs::write(&ffmpeg, "#!/bin/sh\nfor last; do :; done; exec /bin/cat > \"${last#file:}\"\n")
         .unwrap();
     std::fs::set_permissions(&ffmpeg, std::fs::Permissions::from_mode(0o755)).unwrap();
     let film = folder.path("a.mp4");
@@ -205,6 +205,6 @@ fn a_policy_by_itself_is_measured_under_any_constraint() {
     // What is there already is not overwritten, unless it is such a page.
     assert!(ecrl(&["play", &bare, "--of", "1", "--html", &page]).status.success());
     std::fs::write(&page, "mine").unwrap();
-    let expected = format!("{page} is there already, and no page of ecrl: choose another --html");
+    let expected = format!("{page} is there already, and not of ecrl: choose another name");
     fails(&["play", &bare, "--of", "1", "--html", &page], 2, &expected);
 }

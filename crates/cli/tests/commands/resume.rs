@@ -179,6 +179,13 @@ fn a_run_ends_when_it_has_come_to_what_was_asked() {
     assert!(policy(&run) == policy(&again));
     assert!(ecrl(&["resume", &run]).status.success());
     assert_eq!(lines(&run).len(), before.len() + 1);
+    let steps = ecrl(&["resume", &run, "--steps", "300k"]);
+    let message = String::from_utf8(steps.stderr).unwrap();
+    assert_eq!(steps.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("when it had come to reward>=60; expected another --until"),
+        "{message}"
+    );
     let more = ecrl(&["resume", &run, "--until", "reward>=90"]);
     assert!(more.status.success(), "{}", String::from_utf8_lossy(&more.stderr));
     assert!(lines(&run).last().unwrap()["learner_reward"].as_f64().unwrap() >= 90.0);
@@ -262,8 +269,14 @@ fn values_that_change_midway_are_noted() {
     let last: serde_json::Value = serde_json::from_str(origin.lines().last().unwrap()).unwrap();
     assert_eq!(last["at"], 6144);
     assert_eq!(last["changes"][1], "ppo.lr is 0.0001, not 0.0003", "{last}");
-    // It goes on as it is now.
-    assert!(ecrl(&["resume", &run, "--steps", "24k"]).status.success());
+    // It goes on as it is now, even from a checkpoint of before, and says so again.
+    let state = |n: u64| format!("{run}/checkpoint/state-{n}");
+    let newest = (1..100).rev().find(|&n| Path::new(&state(n)).exists()).unwrap();
+    std::fs::write(state(newest), "damaged").unwrap();
+    let output = ecrl(&["resume", &run, "--steps", "24k"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && message.contains("the checkpoint before it"), "{message}");
+    assert_eq!(read("origin.jsonl").matches("ppo.lr is 0.0001, not 0.0003").count(), 2);
     let report = ecrl(&["report", &run, "--out", &folder.path("report")]);
     let told = stdout(&report);
     assert!(told.contains("was changed at 6144 steps: constraints is "), "{told}");

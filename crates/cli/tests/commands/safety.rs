@@ -87,12 +87,22 @@ fn a_folder_that_is_no_run_is_not_replaced_even_by_force() {
         }
         assert_eq!(read(&format!("{run}/{name}")), text);
     }
-    let run = folder.path("locked");
-    write(&format!("{run}/run.lock"), "of another program");
-    let expected =
-        format!("{run}/run.lock is not a run's own: move it away, or choose another --out");
-    fails(&["train", "hopper", "--out", &run], 2, &expected);
-    assert_eq!(read(&format!("{run}/run.lock")), "of another program");
+    for text in ["of another program", "4321\n"] {
+        let run = folder.path("locked");
+        write(&format!("{run}/run.lock"), text);
+        let expected =
+            format!("{run}/run.lock is not a run's own: move it away, or choose another --out");
+        fails(&["train", "hopper", "--out", &run], 2, &expected);
+        assert_eq!(read(&format!("{run}/run.lock")), text);
+    }
+    // Nor does a grid leave its mark there.
+    let (grid, out) = (folder.path("grid.toml"), folder.path("out"));
+    write(&grid, "tasks = ['hopper']\nalgorithms = ['sac']\nseeds = 1\nsteps = 500\n");
+    for name in ["failure.txt", "metrics.jsonl"] {
+        write(&format!("{out}/hopper-sac-0/{name}"), "mine");
+    }
+    assert_eq!(ecrl(&["grid", &grid, "--out", &out]).status.code(), Some(1));
+    assert_eq!(read(&format!("{out}/hopper-sac-0/failure.txt")), "mine");
 }
 
 #[test]
@@ -124,6 +134,14 @@ fn links_in_the_place_of_a_runs_files_are_not_followed() {
         if there {
             std::fs::rename(&aside, &file).unwrap();
         }
+    }
+    // What is passed over is not removed either.
+    for name in ["failure.txt", "events.out.tfevents.1.ecrl"] {
+        symlink(&victim, format!("{run}/{name}")).unwrap();
+    }
+    assert!(ecrl(&["resume", &run]).status.success());
+    for name in ["failure.txt", "events.out.tfevents.1.ecrl"] {
+        assert!(Path::new(&format!("{run}/{name}")).is_symlink(), "{name}");
     }
     // The folder of checkpoints itself.
     let (inside, aside) = (format!("{run}/checkpoint"), folder.path("aside"));
@@ -183,7 +201,7 @@ fn a_run_whose_folder_was_removed_ends_and_leaves_its_successor_alone() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
     let expected = format!(
-        "error: {run} was removed while the run was going, or another is in its place: \
+        "error: {run} was removed while the run was going, or its run.lock, or another is in its place: \
          nothing more was written\n"
     );
     assert_eq!(message, expected);
@@ -345,6 +363,70 @@ fn a_damaged_policy_is_refused_wherever_it_is_used() {
         .unwrap();
     let message = String::from_utf8(ecrl(&["resume", &run]).stderr).unwrap();
     assert!(message.starts_with(&format!("warning: {metrics} has been changed")), "{message}");
+}
+
+#[test]
+fn a_log_that_was_lost_does_not_lose_the_run() {
+    let folder = Folder::new("lost-log");
+    let (run, whole) = (folder.path("run"), folder.path("whole"));
+    train(&["hopper", "--algo", "sac", "--out", &run]);
+    train(&["hopper", "--algo", "sac", "--out", &whole]);
+    std::fs::remove_file(format!("{run}/metrics.jsonl")).unwrap();
+    for run in [&run, &whole] {
+        let output = ecrl(&["resume", run, "--steps", "9000"]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{message}");
+        assert_eq!(message.contains("metrics.jsonl has been changed"), run.ends_with("run"));
+    }
+    let policy = |run: &str| std::fs::read(format!("{run}/policy.safetensors")).unwrap();
+    assert!(policy(&run) == policy(&whole));
+}
+
+#[test]
+fn nothing_that_a_user_has_is_overwritten_by_what_a_user_asks_for() {
+    let folder = Folder::new("outputs");
+    let run = folder.path("run");
+    train(&["hopper", "--algo", "sac", "--out", &run]);
+    // The run's own files, not even by the default name.
+    let before = std::fs::read(format!("{run}/policy.safetensors")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_ecrl"))
+        .args(["export", ".", "--format", "safetensors"])
+        .current_dir(&run)
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message, "error: policy.safetensors is a run's own: choose another name\n");
+    assert!(std::fs::read(format!("{run}/policy.safetensors")).unwrap() == before);
+    for (name, args) in [
+        ("a.onnx", &["export", &run, "--format", "onnx", "--out"][..]),
+        ("a.json", &["export", &run, "--format", "json", "--out"]),
+        ("a.safetensors", &["export", &run, "--format", "safetensors", "--out"]),
+        ("a.html", &["play", &run, "--of", "1", "--html"]),
+        ("a.mp4", &["play", &run, "--of", "1", "--size", "64x48", "--video"]),
+    ] {
+        let file = folder.path(name);
+        let command = [args, &[&file]].concat();
+        let expected = format!("{file} is there already, and not of ecrl: choose another name");
+        write(&file, "mine");
+        fails(&command, 2, &expected);
+        assert_eq!(read(&file), "mine");
+        // Nor is a link followed.
+        let elsewhere = folder.path("elsewhere");
+        std::fs::remove_file(&file).unwrap();
+        symlink(&elsewhere, &file).unwrap();
+        fails(&command, 2, &expected);
+        assert!(!Path::new(&elsewhere).exists());
+        std::fs::remove_file(&file).unwrap();
+        if name == "a.mp4" && Command::new("ffmpeg").arg("-version").output().is_err() {
+            eprintln!("not tried: there is no ffmpeg");
+            continue;
+        }
+        // One's own is.
+        for _ in 0..2 {
+            let output = ecrl(&command);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
 }
 
 #[test]

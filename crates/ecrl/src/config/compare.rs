@@ -35,13 +35,19 @@ impl Config {
             .collect()
     }
 
-    /// The configuration with other values, such as can change in the midst of a run. Of constraints that
-    /// is their thresholds.
+    /// The configuration with other values, such as can change in the midst of a run.
     pub fn changed(&self, assignments: &[String]) -> Result<Self, ConfigError> {
         let mut layers = Layers::default();
         layers.toml(&self.to_toml())?;
         assignments.iter().try_for_each(|text| layers.assign(text))?;
         let changed = layers.build()?;
+        self.may_become(&changed)?;
+        Ok(changed)
+    }
+
+    /// Whether a run with these values can go on with others: where only values differ that no state has
+    /// the shape of. Of constraints that is their thresholds.
+    pub fn may_become(&self, other: &Self) -> Result<(), ConfigError> {
         let mut changeable = CHANGEABLE.to_vec();
         changeable.extend(self.row()?.changeable());
         let bounded = |c: &Self| -> Vec<String> {
@@ -49,15 +55,11 @@ impl Config {
                 |text: &String| text.split("<=").next().unwrap_or_default().trim().to_owned();
             c.constraints.iter().map(name).collect()
         };
-        if bounded(self) == bounded(&changed) {
-            changeable.push("constraints");
-        }
-        let fixed =
-            changed.compare(self).into_iter().find(|(key, ..)| !changeable.contains(&&key[..]));
-        match fixed {
-            None => Ok(changed),
+        let same_costs = bounded(self) == bounded(other);
+        let allowed = |key: &str| changeable.contains(&key) || (key == "constraints" && same_costs);
+        match other.compare(self).into_iter().find(|(key, ..)| !allowed(key)) {
+            None => Ok(()),
             Some((key, ..)) => {
-                changeable.retain(|key| *key != "constraints");
                 let keys = format!("the thresholds of constraints, {}", changeable.join(", "));
                 Err(ConfigError::Fixed { key, keys })
             }
