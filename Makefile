@@ -1,5 +1,6 @@
 # Works from any directory: make -C <here> test, or make -f <here>/Makefile test.
-root := $(dir $(realpath $(lastword $(MAKEFILE_LIST))))
+# By the shell: make's own functions break a path with spaces.
+root := $(shell dirname "$$(readlink -f '$(lastword $(MAKEFILE_LIST))')")/
 cargo := cd '$(root)' && cargo
 
 .PHONY: test chaos fuzz browser onnx setup fixtures docs
