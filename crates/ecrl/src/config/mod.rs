@@ -70,7 +70,7 @@ pub struct TestConfig {
     /// Episodes of that test, for each face.
     pub retest_episodes: usize,
     /// The run ends with the first test that meets all of these, as `reward>=3000`; see
-    /// [`Until`](crate::until::Until).
+    /// [`Until`].
     #[serde(default)]
     pub until: Vec<String>,
 }
