@@ -473,17 +473,26 @@ fn strange_names_pipes_and_sizes_get_one_line() {
         assert_eq!(message.lines().count(), 1, "{message}");
     }
     // Under a limit of two gigabytes.
-    let program = env!("CARGO_BIN_EXE_ecrl");
-    let args = format!(
-        "ulimit -v 2000000; exec {program} train hopper --set hidden=[10000,10000] --threads 1 --out {}",
-        folder.path("large")
-    );
-    let output = Command::new("sh").args(["-c", &args]).output().unwrap();
+    let large = folder.path("large");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v 2000000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ecrl")])
+        .args([
+            "train",
+            "hopper",
+            "--set",
+            "hidden=[10000,10000]",
+            "--threads",
+            "1",
+            "--out",
+            &large,
+        ])
+        .output()
+        .unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.starts_with("error: out of memory: "), "{message}");
     assert_eq!(message.lines().count(), 1, "{message}");
-    assert!(!Path::new(&folder.path("large")).exists());
+    assert!(!Path::new(&large).exists());
 }
 
 #[test]
