@@ -83,8 +83,7 @@ pub enum RunError {
     NotOurs(PathBuf),
     /// The folder was removed, or another is in its place.
     #[error(
-        "{path} was removed while the run was going, or its {LOCK}, or another is in its place: nothing more \
-         was written",
+        "{path} was removed while the run was going, or another is in its place: nothing more was written",
         path = .0.display()
     )]
     Gone(PathBuf),

@@ -21,6 +21,13 @@ const MARK: &str = "ecrl ";
 #[derive(Debug)]
 pub struct Lock {
     file: File,
+    /// Which folder it is in.
+    folder: Option<(u64, u64)>,
+}
+
+/// Which file or folder it is, wherever it is moved.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl Lock {
@@ -59,21 +66,26 @@ impl Lock {
         }
         let pid = format!("{MARK}{}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())).map_err(io)?;
-        let lock = Self { file };
+        let folder = path.canonicalize().ok().and_then(|path| identity(&path));
+        let lock = Self { file, folder };
         // Somebody may have put another folder into this place meanwhile.
         if lock.is_at(path) { Ok(lock) } else { Err(RunError::Gone(path.to_owned())) }
     }
 
     fn is_at(&self, run: &Path) -> bool {
-        let identity = |found: fs::Metadata| (found.dev(), found.ino());
-        let own = self.file.metadata().map(identity);
-        let there = run.join(LOCK).symlink_metadata().map(identity);
-        own.is_ok_and(|own| there.is_ok_and(|there| own == there))
+        let own = self.file.metadata().map(|found| (found.dev(), found.ino())).ok();
+        own.is_some() && own == identity(&run.join(LOCK))
     }
 
     /// Where the run is now, which was at `run` before: nowhere if it was removed.
-    pub fn home(&self, run: &Path) -> Result<PathBuf, RunError> {
+    pub fn home(&mut self, run: &Path) -> Result<PathBuf, RunError> {
         if self.is_at(run) {
+            return Ok(run.to_owned());
+        }
+        // Only the lock was removed: there is a new one, if nobody was faster.
+        let folder = run.canonicalize().ok().and_then(|path| identity(&path));
+        if folder.is_some() && folder == self.folder && !run.join(LOCK).exists() {
+            *self = Self::take(run)?;
             return Ok(run.to_owned());
         }
         // Linux knows where a file was moved to.

@@ -245,3 +245,38 @@ fn a_reader_that_leaves_does_not_stop_the_run() {
     assert!(last["env_steps"].as_u64().unwrap() >= 600, "{last}");
     assert!(ecrl(&["eval", &run, "--policy", "final", "--episodes", "1"]).status.success());
 }
+
+#[test]
+fn progress_fits_a_narrow_terminal() {
+    let folder = Folder::new("terminal");
+    let run = folder.path("run");
+    // A real one, of 50 columns.
+    let typed = "stty cols 50 rows 12; exec \"$ECRL\" train hopper --algo ipo --preset fast --steps 20k \
+                 --constraint 'torque<=0.4' --constraint 'velocity<=25' --out \"$RUN\"";
+    let output = Command::new("script")
+        .args(["-qec", typed, "/dev/null"])
+        .env("ECRL", env!("CARGO_BIN_EXE_ecrl"))
+        .env("RUN", &run)
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::null())
+        .output();
+    let Ok(output) = output else {
+        eprintln!("not tried: there is no script(1) here");
+        return;
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let drawn: Vec<&str> = text
+        .split("\x1b[2K")
+        .skip(1)
+        .map(|part| part.split(['\r', '\n']).next().unwrap())
+        .collect();
+    assert!(drawn.iter().any(|line| line.starts_with("learner")), "{text:?}");
+    assert!(drawn.iter().all(|line| line.chars().count() < 50), "{drawn:?}");
+    // What was drawn is drawn over: it goes up by as many lines as it had drawn.
+    let frames: Vec<&str> = text.split("\x1b[J").collect();
+    for pair in frames.windows(2).filter(|pair| pair[1].contains("\x1b[2K")) {
+        let before = pair[0].matches("\x1b[2K").count();
+        assert!(pair[1].starts_with(&format!("\x1b[{before}A")), "{pair:?}");
+    }
+}
