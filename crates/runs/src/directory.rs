@@ -196,7 +196,9 @@ impl RunDir {
             return Err(RunError::NoFolder(path.to_owned()));
         }
         fs::create_dir_all(path).map_err(io)?;
-        if let Some(name) = own_files(path)?.into_iter().next() {
+        // What was never whole is nobody's, and says by its name that it was ours.
+        let whole = own_files(path)?.into_iter().find(|name| !name.ends_with(files::PART));
+        if let Some(name) = whole {
             match (read::is_run(path), force) {
                 (false, _) => return Err(RunError::NotARun { path: path.to_owned(), name }),
                 (true, false) => return Err(RunError::Exists(path.to_owned())),

@@ -65,9 +65,11 @@ fn a_run_killed_at_random_and_resumed_is_the_uninterrupted_run() {
     let mut child = run(&args(&killed));
     for kill in 0..wanted {
         std::thread::sleep(std::time::Duration::from_millis(40 + kill * 37 % 100));
-        assert!(child.try_wait().unwrap().is_none(), "at its end after only {kill} kills");
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let ended = child.try_wait().unwrap();
+        let _ = child.kill();
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(ended.is_none(), "at its end after only {kill} kills: {message}");
         child = again();
     }
     let output = child.wait_with_output().unwrap();

@@ -59,7 +59,10 @@ fn what_is_in_the_folder_already_stays() {
             assert_eq!(read(&format!("{run}/{name}")), "mine", "{name}");
         }
     };
+    // What is left of a run that was killed while it began is no hindrance.
+    write(&format!("{run}/config.toml.ecrl-part"), "task = ");
     train(&["swimmer", "--algo", "sac", "--out", &run]);
+    assert!(!Path::new(&format!("{run}/config.toml.ecrl-part")).exists());
     unharmed();
     let output = ecrl(&["resume", &run, "--steps", "9000"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
