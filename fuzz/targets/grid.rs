@@ -4,7 +4,7 @@
 use cmdp::Constraint;
 use ecrl::config::Config;
 use robots::{COSTS, Task};
-use runs::grid::{self, Grid, Tasks};
+use runs::grid::{self, Grid, Seeds, Tasks};
 
 struct Robots;
 
@@ -23,7 +23,8 @@ impl Tasks for Robots {
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let jobs = Grid::parse(text).and_then(|grid| {
         // As many as anybody has time for here.
-        match grid.tasks.len() * grid.algorithms.len() > 20 {
+        let seeds = if let Seeds::Count(count @ 100..=10_000) = grid.seeds { count } else { 1 };
+        match grid.tasks.len() * grid.algorithms.len() * seeds as usize > 100 {
             true => Ok(Vec::new()),
             false => grid.jobs(&Robots),
         }
