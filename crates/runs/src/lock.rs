@@ -2,7 +2,7 @@
 //! has come into its place.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,12 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 impl Lock {
     /// Takes the lock of a run directory, unless another process holds it.
     pub fn take(path: &Path) -> Result<Self, RunError> {
+        let lock = Self::open(path)?;
+        // Somebody may have put another folder into this place meanwhile.
+        if lock.is_at(path) { Ok(lock) } else { Err(RunError::Gone(path.to_owned())) }
+    }
+
+    fn open(path: &Path) -> Result<Self, RunError> {
         let name = path.join(LOCK);
         let io = |error| RunError::Io { path: name.clone(), error };
         let mut options = File::options();
@@ -47,7 +53,10 @@ impl Lock {
             std::thread::sleep(std::time::Duration::from_millis(10));
             locked = file.try_lock();
         }
-        let holder = files::read_text(&name).unwrap_or_else(|_| "?".into()).trim().to_owned();
+        let mut holder = String::new();
+        let read = file.read_to_string(&mut holder).and_then(|_| file.rewind());
+        // What is no text is no lock of ours.
+        let holder = if read.is_ok() { holder.trim().to_owned() } else { "?".into() };
         match locked {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
@@ -67,9 +76,7 @@ impl Lock {
         let pid = format!("{MARK}{}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())).map_err(io)?;
         let folder = path.canonicalize().ok().and_then(|path| identity(&path));
-        let lock = Self { file, folder };
-        // Somebody may have put another folder into this place meanwhile.
-        if lock.is_at(path) { Ok(lock) } else { Err(RunError::Gone(path.to_owned())) }
+        Ok(Self { file, folder })
     }
 
     fn is_at(&self, run: &Path) -> bool {
@@ -85,8 +92,10 @@ impl Lock {
         // Only the lock was removed: there is a new one, if nobody was faster.
         let folder = run.canonicalize().ok().and_then(|path| identity(&path));
         if folder.is_some() && folder == self.folder && !run.join(LOCK).exists() {
-            *self = Self::take(run)?;
-            return Ok(run.to_owned());
+            *self = Self::open(run)?;
+            if self.is_at(run) {
+                return Ok(run.to_owned());
+            }
         }
         // Linux knows where a file was moved to.
         let moved = fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
