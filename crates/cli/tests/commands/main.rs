@@ -6,6 +6,7 @@ mod bench;
 mod disk;
 mod grid;
 mod lists;
+mod odd;
 mod policies;
 mod resume;
 mod safety;
