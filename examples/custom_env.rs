@@ -22,8 +22,9 @@ impl Room {
     fn new(energy: f64) -> Self {
         let name = "energy".into();
         let constraints = vec![Constraint { name, aggregate: Aggregate::Mean, threshold: energy }];
-        let (observation, action, max_steps) = (1, 1, 50);
-        let spec = EnvSpec { name: "room".into(), observation, action, max_steps, constraints };
+        let (name, max_steps) = ("room".into(), 50);
+        let (observation, action, choices) = (1, 1, None);
+        let spec = EnvSpec { name, observation, action, choices, max_steps, constraints };
         Self { spec, temperature: 0.0, steps: 0 }
     }
 }

@@ -129,7 +129,7 @@ impl From<TrainError> for Failure {
             TrainError::Env(error) => {
                 error.downcast().map_or_else(Self::run, |failure: Box<Self>| *failure)
             }
-            TrainError::Threads(_) | TrainError::NotFinite { .. } | TrainError::Number(_) => {
+            TrainError::Threads(_) | TrainError::NotFinite { .. } | TrainError::Fault(_) => {
                 Self::run(error)
             }
         }

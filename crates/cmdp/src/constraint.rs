@@ -9,7 +9,7 @@ use std::str::FromStr;
 use crate::nearest;
 
 /// How the costs of an episode's steps become one number, J_C.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Aggregate {
     /// The sum over the episode divided by its length.
     Mean,
@@ -52,7 +52,7 @@ pub struct Cost {
 }
 
 /// "J_C, the aggregate of a cost over an episode, must not exceed a threshold."
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Constraint {
     /// The name of the cost.
     pub name: String,

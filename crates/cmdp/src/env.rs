@@ -1,9 +1,11 @@
 //! The environment: what an algorithm may know about a task.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Constraint, Rng};
 
 /// What an algorithm needs to know of a task before it starts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnvSpec {
     /// The task's name, as typed on the command line.
     pub name: String,
@@ -11,6 +13,9 @@ pub struct EnvSpec {
     pub observation: usize,
     /// Entries in an action. Each is meant to lie in [-1, 1]; the task clips what does not.
     pub action: usize,
+    /// Where an action is one of several: how many. The action has one entry then, the number of what
+    /// was chosen, from 0 on.
+    pub choices: Option<usize>,
     /// The time limit: the step after which an episode is truncated.
     pub max_steps: usize,
     /// The constraints in force; a step writes one cost for each, in this order.
@@ -18,6 +23,12 @@ pub struct EnvSpec {
 }
 
 impl EnvSpec {
+    /// The numbers that a policy makes of an observation: a mean and a deviation for each entry of an
+    /// action, or a score for each choice.
+    pub fn outputs(&self) -> usize {
+        self.choices.unwrap_or(2 * self.action)
+    }
+
     /// Names the first number that is not finite, or will not be as f32, of what a step brought.
     pub fn verify(&self, obs: &[f64], reward: f64, costs: &[f64]) -> Result<(), NotFinite> {
         let refuse = |what: String, value: f64| match (value as f32).is_finite() {
@@ -32,8 +43,24 @@ impl EnvSpec {
     }
 }
 
+/// Why an environment's episode cannot be learnt from.
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
+pub enum Fault {
+    /// It brought a number that is not finite.
+    #[error(transparent)]
+    NotFinite(#[from] NotFinite),
+    /// It has broken down itself.
+    #[error("{task} failed: {error}")]
+    Failed {
+        /// The task.
+        task: String,
+        /// What it says.
+        error: String,
+    },
+}
+
 /// A number of an environment that nobody can learn from.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[error("{what} of {task} is {value:?}; expected a finite number")]
 pub struct NotFinite {
     /// The task.
@@ -85,6 +112,12 @@ pub trait Env: Send {
     /// finite: what lies outside [-1, 1] is clipped, and what is not a number is taken for something
     /// that is, or ends the episode as unstable.
     fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step;
+
+    /// Why it cannot go on, if that is so: asked after every reset and step, and the run ends. What
+    /// came of that step does not count.
+    fn failure(&mut self) -> Option<String> {
+        None
+    }
 
     /// The whole state, at any point of an episode, for [`restore`](Env::restore); `None` where the
     /// task cannot tell it. A run of an algorithm that pauses within episodes then begins them anew

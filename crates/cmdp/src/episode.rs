@@ -3,7 +3,7 @@
 use crate::{Constraint, Step};
 
 /// Adds up the steps of one episode.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Episode {
     constraints: Vec<Constraint>,
     cost_sums: Vec<f64>,

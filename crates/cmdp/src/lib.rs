@@ -38,7 +38,7 @@ mod random;
 mod visual;
 
 pub use constraint::{Aggregate, Constraint, ConstraintError, Cost};
-pub use env::{Env, EnvSpec, NotFinite, StateError, Step};
+pub use env::{Env, EnvSpec, Fault, NotFinite, StateError, Step};
 pub use episode::Episode;
 pub use median::median;
 pub use nearest::nearest;

@@ -48,6 +48,7 @@ impl PointMass {
             name: "point-mass".into(),
             observation: 2,
             action: 1,
+            choices: None,
             max_steps: Self::MAX_STEPS,
             constraints,
         };

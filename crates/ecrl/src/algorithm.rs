@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use cmdp::{Env, EnvSpec, Rng};
+use cmdp::{EnvSpec, Rng};
 use nets::Mlp;
 use toml::Table;
 
@@ -86,17 +86,12 @@ pub struct Collected {
     pub updates: u64,
 }
 
-/// Makes an environment of the task.
-pub type MakeEnv<'a> = dyn FnMut() -> Result<Box<dyn Env>, TrainError> + 'a;
-
 /// What an algorithm starts with.
 pub struct Setup<'a> {
     /// The task.
     pub spec: &'a EnvSpec,
     /// The generator of all that is random at the start.
     pub rng: &'a mut Rng,
-    /// Makes environments for algorithms that keep some of their own.
-    pub make_env: &'a mut MakeEnv<'a>,
 }
 
 /// An algorithm that can be made from its configuration.
@@ -105,6 +100,8 @@ pub trait Build: Algorithm + Sized {
     type Section: Section;
     /// The version of its state; raised when an older state would be misread.
     const STATE_VERSION: u32 = 1;
+    /// Whether it can learn which of several choices to take.
+    const TAKES_CHOICES: bool = false;
 
     /// What it records, beside what every run does.
     fn metrics() -> Vec<&'static About>;
@@ -155,6 +152,8 @@ pub trait Row: Sync {
     fn metrics(&self) -> Vec<&'static About>;
     /// The version of its state.
     fn state_version(&self) -> u32;
+    /// Whether it can learn which of several choices to take.
+    fn takes_choices(&self) -> bool;
     /// The usual values.
     fn defaults(&self) -> Table;
     /// Fills in what a section lacks and leaves out what it has no use for.
@@ -163,6 +162,8 @@ pub trait Row: Sync {
     fn validate(&self, sections: &Table) -> Result<(), ConfigError>;
     /// Whether a run of more steps is another run from the start on.
     fn length_matters(&self, sections: &Table) -> bool;
+    /// Environments that it has running side by side.
+    fn running(&self, sections: &Table) -> usize;
     /// The keys whose values may change in the midst of a run.
     fn changeable(&self) -> Vec<&'static str>;
     /// A new algorithm with these values.
@@ -203,6 +204,10 @@ impl<A: Build> Row for Definition<A> {
         A::STATE_VERSION
     }
 
+    fn takes_choices(&self) -> bool {
+        A::TAKES_CHOICES
+    }
+
     fn defaults(&self) -> Table {
         Table::try_from((self.defaults)()).expect("sections are tables")
     }
@@ -219,6 +224,10 @@ impl<A: Build> Row for Definition<A> {
 
     fn length_matters(&self, sections: &Table) -> bool {
         sections.clone().try_into().is_ok_and(|section: A::Section| section.length_matters())
+    }
+
+    fn running(&self, sections: &Table) -> usize {
+        sections.clone().try_into().map_or(0, |section: A::Section| section.running())
     }
 
     fn changeable(&self) -> Vec<&'static str> {

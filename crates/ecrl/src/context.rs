@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cmdp::{EnvSpec, NotFinite};
+use cmdp::{EnvSpec, Fault};
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
-use crate::collect::episodes::{Choice, Collector, Rollout, Ticket};
+use crate::collect::episodes::{Choice, Rollout, Ticket};
+use crate::collect::segments::{Order, Segment};
+use crate::collect::stage::Stage;
 use crate::config::Config;
 
 /// The streams of randomness of a run; a key is `[seed, stream, generation, index]`. Numbers are
@@ -67,10 +69,9 @@ pub struct Context {
     pub grad_steps: u64,
     /// Where the time went, up to when the run was last begun or resumed for the total.
     pub times: Times,
-    /// A number of an environment that was not finite: the run ends when what it was in has been
-    /// played.
-    pub(crate) fault: Option<NotFinite>,
-    pub(crate) collector: Box<dyn Collector>,
+    /// Why what is being played cannot be learnt from: the run ends when it has been played.
+    pub(crate) fault: Option<Fault>,
+    pub(crate) stage: Box<dyn Stage>,
 }
 
 impl Context {
@@ -103,17 +104,35 @@ impl Context {
 
     fn play(&mut self, tickets: &[Ticket], choice: Choice) -> Vec<Rollout> {
         let start = Instant::now();
-        let Self { pool, collector, .. } = self;
-        let played = pool.install(|| collector.play(tickets, choice));
+        let played = self.stage.play(tickets, choice);
         self.count_physics(start, played.iter().map(|rollout| rollout.times));
         let first = || played.iter().find_map(|rollout| rollout.fault.clone());
         self.fault = self.fault.take().or_else(first);
         played
     }
 
+    /// Goes on in all running environments, for at least so many steps in all and the same number in each;
+    /// notes the reward and the first `costs` costs of every step.
+    pub fn go_on(&mut self, actor: &Mlp, steps: usize, costs: usize) -> Segment {
+        let running = self.config.running();
+        let [seed, stream, generation, _] = self.key(Stream::Learner, 0);
+        let (steps, key) = (steps.div_ceil(running.max(1)), [seed, stream, generation]);
+        let start = Instant::now();
+        let played = self.stage.go_on(&Order { actor, steps, costs, key });
+        self.count_physics(start, played.iter().map(|segment| segment.times));
+        let mut all = Segment::default();
+        for segment in played {
+            all.batch.append(segment.batch);
+            all.ended.extend(segment.ended);
+            all.unstable += segment.unstable;
+            self.fault = self.fault.take().or(segment.fault);
+        }
+        all
+    }
+
     /// Adds the environments' share of the time since `start` to the times. Threads play at once:
     /// pieces tell how long their environments took, and the whole.
-    pub fn count_physics(
+    fn count_physics(
         &mut self,
         start: Instant,
         pieces: impl Iterator<Item = [std::time::Duration; 2]>,

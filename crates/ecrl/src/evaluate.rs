@@ -4,7 +4,10 @@ use cmdp::{Constraint, Env};
 use nets::Mlp;
 use serde::Serialize;
 
-use crate::collect::episodes::{Choice, Collector as _, Threads, Ticket};
+use std::sync::Arc;
+
+use crate::collect::episodes::{Choice, Rollout, Ticket};
+use crate::collect::stage::{Stage, Threads};
 use crate::context::Stream;
 use crate::trainer::TrainError;
 
@@ -68,22 +71,45 @@ pub fn evaluate(
     seed: u64,
     choice: Choice,
 ) -> Result<Evaluation, TrainError> {
-    let constraints: Vec<Constraint> = envs[0].spec().constraints.clone();
+    let tickets = tickets(actor, episodes, seed);
     let mut start = |ticket: &Ticket| {
         let env = &mut envs[0];
         let mut obs = vec![0.0; env.spec().observation];
         env.reset(&mut cmdp::rng(ticket.key), &mut obs);
         env.capture()
     };
-    let tickets: Vec<Ticket> =
-        (0..episodes as u64).map(|i| Ticket { actor, key: key(seed, i) }).collect();
     let starts: Vec<Option<Vec<f64>>> = tickets.iter().map(&mut start).collect();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(envs.len()).build()?;
-    let mut threads = Threads::new(envs);
-    let played = pool.install(|| threads.play(&tickets, choice));
+    let mut threads = Threads::new(envs, Vec::new(), Arc::new(pool));
+    let played = threads.play(&tickets, choice);
+    summary(&played, starts, &threads.spec().constraints)
+}
+
+/// The same, wherever it is played; the starts are not known then.
+pub fn evaluate_on(
+    actor: &Mlp,
+    stage: &mut dyn Stage,
+    episodes: usize,
+    seed: u64,
+    choice: Choice,
+) -> Result<Evaluation, TrainError> {
+    let played = stage.play(&tickets(actor, episodes, seed), choice);
+    summary(&played, vec![None; episodes], &stage.spec().constraints)
+}
+
+fn tickets(actor: &Mlp, episodes: usize, seed: u64) -> Vec<Ticket<'_>> {
+    (0..episodes as u64).map(|i| Ticket { actor, key: key(seed, i) }).collect()
+}
+
+fn summary(
+    played: &[Rollout],
+    starts: Vec<Option<Vec<f64>>>,
+    constraints: &[Constraint],
+) -> Result<Evaluation, TrainError> {
     if let Some(fault) = played.iter().find_map(|rollout| rollout.fault.clone()) {
         return Err(fault.into());
     }
+    let episodes = played.len();
     let rewards: Vec<f64> = played.iter().map(|r| r.episode.reward()).collect();
     let steps: Vec<f64> = played.iter().map(|r| r.episode.steps() as f64).collect();
     let evaluated: Vec<ConstraintEvaluation> = constraints
@@ -108,7 +134,7 @@ pub fn evaluate(
         feasible_share: kept as f64 / episodes as f64,
         each: starts
             .into_iter()
-            .zip(&played)
+            .zip(played)
             .map(|(start, rollout)| EpisodeEvaluation {
                 start,
                 reward: rollout.episode.reward(),

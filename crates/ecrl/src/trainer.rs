@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cmdp::{Constraint, Env, EnvSpec, NotFinite};
+use cmdp::{Constraint, Env, EnvSpec, Fault};
 use nets::Mlp;
 use nets::store::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Collected, Setup};
 use crate::best::Best;
-use crate::collect::episodes::Threads;
+use crate::collect::segments::Stored;
+use crate::collect::stage::MakeStage;
 use crate::config::{Config, ConfigError, Layers, MOST_STEPS};
 use crate::context::{Context, Stream, Times};
 use crate::judge::Judge;
@@ -37,9 +38,9 @@ pub enum TrainError {
     /// An environment that cannot be made.
     #[error(transparent)]
     Env(BoxError),
-    /// An environment whose numbers nobody can learn from.
+    /// An environment that nobody can learn from: a number is not finite, or it broke down.
     #[error(transparent)]
-    Number(#[from] NotFinite),
+    Fault(#[from] Fault),
     /// Threads cannot be had.
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
@@ -83,7 +84,7 @@ pub struct Trainer {
     previous: Option<Config>,
     /// Whether a number is not finite any more, and the actor before that.
     broken: bool,
-    fault: Option<NotFinite>,
+    fault: Option<Fault>,
     last_good: Mlp,
     started: Instant,
 }
@@ -99,28 +100,41 @@ impl Trainer {
     /// A run of `config` on `threads` threads, in as many environments as `make` makes. The task's
     /// name and constraints are those of the environments, whatever the configuration says.
     pub fn new<E: Into<BoxError>>(
-        mut config: Config,
+        config: Config,
         threads: usize,
         mut make: impl FnMut() -> Result<Box<dyn Env>, E>,
     ) -> Result<Self, TrainError> {
+        Self::on(config, threads, &mut |_: &Config| make())
+    }
+
+    /// The same, wherever it is played.
+    pub fn on(
+        mut config: Config,
+        threads: usize,
+        make: &mut impl MakeStage,
+    ) -> Result<Self, TrainError> {
         config.validate()?;
         let until = Until::parse_all(&config.test.until)?;
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-        let mut make = || make().map_err(|error| TrainError::Env(error.into()));
-        let envs = (0..threads.max(1)).map(|_| make()).collect::<Result<Vec<_>, _>>()?;
-        let spec: EnvSpec = envs[0].spec().clone();
+        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
+        let stage = make.stage(&config, &pool, config.running()).map_err(TrainError::Env)?;
+        let spec: EnvSpec = stage.spec().clone();
         config.task.clone_from(&spec.name);
         config.constraints = spec.constraints.iter().map(Constraint::to_string).collect();
         let mut rng = cmdp::rng([config.seed, Stream::Init as u64, 0, 0]);
-        let setup = Setup { spec: &spec, rng: &mut rng, make_env: &mut make };
-        let algorithm = config.row()?.build(&config, setup)?;
+        let row = config.row()?;
+        if let Some(choices) = spec.choices
+            && !row.takes_choices()
+        {
+            return Err(ConfigError::Choices { algorithm: row.name(), choices }.into());
+        }
+        let algorithm = row.build(&config, Setup { spec: &spec, rng: &mut rng })?;
         Ok(Self {
             context: Context {
                 config,
                 spec,
-                pool: Arc::new(pool),
+                pool,
                 fault: None,
-                collector: Box::new(Threads::new(envs)),
+                stage,
                 generation: 0,
                 env_steps: 0,
                 grad_steps: 0,
@@ -244,8 +258,11 @@ impl Trainer {
         if let Some(fault) = &self.fault {
             return Err(fault.clone().into());
         }
-        let saved = Walk::save(|walk| self.walk(walk));
-        Ok(saved.expect("saving refuses nothing"))
+        // Saving refuses nothing but environments that cannot be reached.
+        Walk::save(|walk| self.walk(walk)).map_err(|error| {
+            let (task, error) = (self.context.spec.name.clone(), error.to_string());
+            Fault::Failed { task, error }.into()
+        })
     }
 
     /// Brings a fresh trainer to a state that [`state`](Self::state) gave and a replay buffer; returns
@@ -299,6 +316,7 @@ impl Trainer {
         walk.net("last_good", &mut self.last_good)?;
         self.judge.walk(walk, &self.last_good)?;
         self.algorithm.walk(walk)?;
+        self.walk_running(walk)?;
         if walk.is_loading() {
             self.context.generation = counters.generation;
             self.context.env_steps = counters.env_steps;
@@ -310,6 +328,30 @@ impl Trainer {
             let same_end = |before: &Config| before.test.until == self.config().test.until;
             self.reached = counters.reached && previous.as_ref().is_some_and(same_end);
             self.previous = previous;
+        }
+        Ok(())
+    }
+
+    /// Walks the running environments. Where one cannot tell its state, its episode begins anew, and that
+    /// is said.
+    fn walk_running(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        let stage = &mut self.context.stage;
+        let unreadable = |error| StateError::Unreadable { name: "environments".into(), error };
+        let own = stage.capture().map_err(unreadable)?;
+        if own.is_empty() {
+            return Ok(());
+        }
+        let mut stored = own.clone();
+        walk.fitting("environments", &mut stored, "as many, with as many constraints", |a, b| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.fits(b))
+        })?;
+        let mut restore = |stored: &[Stored]| stage.restore(stored).map_err(unreadable);
+        if walk.is_loading() {
+            restore(&stored)?.into_iter().for_each(|note| walk.note(note));
+        } else if let Some(theirs) = walk.stored::<Vec<Stored>>("environments")? {
+            // Whether they can be restored shows only when they are: then back to where they were.
+            restore(&theirs)?;
+            restore(&own)?;
         }
         Ok(())
     }

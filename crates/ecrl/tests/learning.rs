@@ -198,8 +198,14 @@ impl Env for Mortal {
 fn a_constraint_on_a_mean_is_not_kept_by_ending_early() {
     // Nobody can keep this bound: the cost is all that counts, throughout.
     let constraints = vec!["mean(effort)<=0.2".parse::<Constraint>().unwrap()];
-    let spec =
-        EnvSpec { name: "mortal".into(), observation: 1, action: 2, max_steps: 50, constraints };
+    let spec = EnvSpec {
+        name: "mortal".into(),
+        observation: 1,
+        action: 2,
+        choices: None,
+        max_steps: 50,
+        constraints,
+    };
     let values =
         "steps = 16000\n[ppo]\nhidden = [16]\ncollect = 800\nlr = 3e-3\n[test]\nevery = 99999\n";
     for (algorithm, more) in [("ipo", ""), ("ppo-lag", "[multipliers]\nlambda = 100.0\n")] {

@@ -71,7 +71,7 @@ fn a_number_that_is_not_finite_ends_the_run_with_its_name() {
                     Err(error) => break error,
                 }
             };
-            assert!(matches!(error, TrainError::Number(_)));
+            assert!(matches!(error, TrainError::Fault(_)));
             let text = error.to_string();
             let whole = format!("{expected}; expected a finite number");
             assert_eq!(text, whole, "{algorithm}, {what}");

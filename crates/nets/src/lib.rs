@@ -4,7 +4,7 @@
 //! - [`Mlp`]: fully connected layers; forward and backward for a batch, a lean path for one row.
 //! - [`Adam`]: the optimiser, with Polyak averaging of a target network.
 //! - [`Trained`]: a network with its optimiser and its buffers.
-//! - [`gaussian`]: the tanh-squashed Gaussian policy head.
+//! - [`gaussian`]: the tanh-squashed Gaussian policy head; [`categorical`]: that of choices.
 //! - [`store`]: named tensors on disk, as safetensors.
 //! - [`simd`]: the vector instructions in use.
 //! - [`threads`]: two pieces of work on two threads that do not fall asleep.
@@ -13,6 +13,7 @@
 //! rows to those that have nothing to do; no bit of any result depends on it.
 
 mod adam;
+pub mod categorical;
 pub mod gaussian;
 pub mod matrix;
 mod mlp;

@@ -55,6 +55,7 @@ impl Robot {
             name: task.name.into(),
             observation: task.observation,
             action: task.action,
+            choices: None,
             max_steps: MAX_STEPS,
             constraints,
         };

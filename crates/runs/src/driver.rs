@@ -16,10 +16,10 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cmdp::Env;
+use ecrl::collect::stage::MakeStage;
 use ecrl::config::{Config, ConfigError};
 use ecrl::metrics::{GENERATION, NEW_BEST, Record};
-use ecrl::trainer::{BoxError, TrainError, Trainer};
+use ecrl::trainer::{TrainError, Trainer};
 
 use crate::checkpoint::{CheckpointError, Checkpoints};
 use crate::directory::{BEST, POLICY, RunDir, RunError, START};
@@ -120,12 +120,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// A new run in a folder, in environments that `make` makes for its configuration.
-    pub fn create<E: Into<BoxError>>(
+    /// A new run in a folder, in environments that `make` makes for its configuration, or on a stage.
+    pub fn create(
         config: Config,
         path: &Path,
         options: &Options,
-        make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
+        make: impl MakeStage,
     ) -> Result<Self, DriveError> {
         let config = started(config, options)?;
         let mut trainer = trainer(config, options, make)?;
@@ -151,11 +151,11 @@ impl Run {
     }
 
     /// Goes on with the run in a folder from its last checkpoint, to more steps if asked for.
-    pub fn resume<E: Into<BoxError>>(
+    pub fn resume(
         path: &Path,
         steps: Option<u64>,
         options: &Options,
-        make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
+        make: impl MakeStage,
     ) -> Result<Self, DriveError> {
         let previous = read::config(path)?;
         let lock = Lock::take(path)?;
@@ -223,11 +223,11 @@ impl Run {
     }
 
     /// Goes on with the run in a folder, or begins it where there is none.
-    pub fn create_or_resume<E: Into<BoxError>>(
+    pub fn create_or_resume(
         config: Config,
         path: &Path,
         options: &Options,
-        make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
+        make: impl MakeStage,
     ) -> Result<Self, DriveError> {
         let there = match read::config(path) {
             Err(RunError::Missing(_)) => return Self::create(config, path, options, make),
@@ -391,11 +391,10 @@ fn started(config: Config, options: &Options) -> Result<Config, RunError> {
     }
 }
 
-fn trainer<E: Into<BoxError>>(
+fn trainer(
     config: Config,
     options: &Options,
-    mut make: impl FnMut(&Config) -> Result<Box<dyn Env>, E>,
+    mut make: impl MakeStage,
 ) -> Result<Trainer, TrainError> {
-    let asked = config.clone();
-    Trainer::new(config, options.threads, || make(&asked))
+    Trainer::on(config, options.threads, &mut make)
 }

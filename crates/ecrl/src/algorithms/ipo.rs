@@ -73,6 +73,10 @@ impl Section for IpoSection {
         self.ppo.lr_decay
     }
 
+    fn running(&self) -> usize {
+        self.ppo.envs
+    }
+
     fn changeable() -> Vec<&'static str> {
         [&PpoConfig::CHANGEABLE[..], &["ipo.barrier"]].concat()
     }

@@ -4,13 +4,12 @@
 //! everything they played is learnt from for some epochs. What one of the family adds to PPO is a
 //! [`Variant`]: another objective for the policy, and what that needs to know of the constraints.
 
-use cmdp::{Aggregate, Env, EnvSpec, Episode, Rng};
+use cmdp::{Aggregate, EnvSpec, Episode, Rng};
 use nets::Mlp;
 use rand::seq::SliceRandom as _;
 
 use crate::algorithm::{Algorithm, Build, Collected, Preset, Setup};
 use crate::collect::episodes::{excess, mean, mean_costs};
-use crate::collect::segments::Segments;
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
 use crate::learners::ppo::{CLIPPED, KL, Objective, Ppo, PpoConfig};
@@ -65,11 +64,10 @@ pub const FAST: Preset = Preset {
     ],
 };
 
-/// The learner, the environments it plays in, and what a variant adds.
+/// The learner, and what a variant adds.
 pub struct OnPolicy<V> {
     ppo: Ppo,
     variant: V,
-    segments: Segments,
     /// Constraints whose costs have critics.
     costs: usize,
     /// Updates of the current generation so far.
@@ -80,6 +78,7 @@ pub struct OnPolicy<V> {
 
 impl<V: Variant> Build for OnPolicy<V> {
     type Section = V::Section;
+    const TAKES_CHOICES: bool = true;
 
     fn metrics() -> Vec<&'static About> {
         let ppo = [&CRITIC_LOSS, &ACTOR_LOSS, &ENTROPY, &KL, &CLIPPED].map(|metric| &metric.about);
@@ -87,15 +86,12 @@ impl<V: Variant> Build for OnPolicy<V> {
     }
 
     fn new(section: V::Section, setup: Setup) -> Result<Self, TrainError> {
-        let Setup { spec, rng, make_env } = setup;
+        let Setup { spec, rng } = setup;
         let config = V::ppo(&section).clone();
-        let envs: Vec<Box<dyn Env>> =
-            (0..config.envs).map(|_| make_env()).collect::<Result<_, _>>()?;
         let costs = if V::USES_COSTS { spec.constraints.len() } else { 0 };
         Ok(Self {
-            ppo: Ppo::new(config, spec.observation, spec.action, costs, rng),
+            ppo: Ppo::new(config, spec, costs, rng),
             variant: V::new(&section, spec, rng)?,
-            segments: Segments::new(envs, spec),
             costs,
             done: 0,
             order: Vec::new(),
@@ -112,7 +108,7 @@ impl<V: Variant> OnPolicy<V> {
 impl<V: Variant> Algorithm for OnPolicy<V> {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
         let (actor, steps) = (self.ppo.actor(), self.ppo.config().collect);
-        let segment = self.segments.play(context, &actor, steps, self.costs);
+        let segment = context.go_on(&actor, steps, self.costs);
         let ended = &segment.ended;
         if !ended.is_empty() {
             let values: Vec<Vec<f64>> = ended.iter().map(|e| e.constraint_values()).collect();
@@ -187,6 +183,6 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         if walk.is_loading() {
             self.order.clear();
         }
-        self.segments.walk(walk)
+        Ok(())
     }
 }

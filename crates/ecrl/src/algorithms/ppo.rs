@@ -39,6 +39,10 @@ impl Section for PpoSection {
         self.ppo.lr_decay
     }
 
+    fn running(&self) -> usize {
+        self.ppo.envs
+    }
+
     fn changeable() -> Vec<&'static str> {
         PpoConfig::CHANGEABLE.to_vec()
     }

@@ -61,6 +61,10 @@ impl Section for LagSection {
         self.ppo.lr_decay
     }
 
+    fn running(&self) -> usize {
+        self.ppo.envs
+    }
+
     fn changeable() -> Vec<&'static str> {
         [&PpoConfig::CHANGEABLE[..], &[Rule::CHANGEABLE]].concat()
     }

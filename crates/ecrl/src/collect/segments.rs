@@ -3,24 +3,29 @@
 
 use std::time::{Duration, Instant};
 
-use cmdp::{Env, EnvSpec, Episode, NotFinite};
+use cmdp::{Env, EnvSpec, Episode, Fault};
 use nets::Mlp;
-use rand::RngExt as _;
-use rand_distr::StandardNormal;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::context::{Context, Stream};
+use super::head::Head;
+use crate::context::Stream;
 use crate::memory::batch::Batch;
-use crate::state::{StateError, Walk};
 
-/// Environments with the episodes under way in them.
-pub struct Segments {
-    envs: Vec<Running>,
+/// What every running environment is to do next.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    /// Who plays.
+    pub actor: &'a Mlp,
+    /// The steps that each environment takes.
+    pub steps: usize,
+    /// Of how many costs, from the first on, every step is noted beside its reward.
+    pub costs: usize,
+    /// The key of all randomness, but for the number of the environment.
+    pub key: [u64; 3],
 }
 
 /// An environment and the episode under way in it.
-struct Running {
+pub struct Running {
     env: Box<dyn Env>,
     number: u64,
     obs: Vec<f64>,
@@ -32,7 +37,7 @@ struct Running {
 }
 
 /// What the environments brought.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Segment {
     /// Every step.
     pub batch: Batch,
@@ -40,15 +45,15 @@ pub struct Segment {
     pub ended: Vec<Episode>,
     /// Steps whose simulation broke down.
     pub unstable: usize,
-    /// The first number that was not finite.
-    fault: Option<NotFinite>,
-    /// How long the environments took, and everything.
-    times: [Duration; 2],
+    /// Why it cannot be learnt from, if that is so.
+    pub fault: Option<Fault>,
+    /// How long the environment took, and everything.
+    pub times: [Duration; 2],
 }
 
 /// A running environment as it is stored.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Stored {
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Stored {
     env: Option<Vec<f64>>,
     begun: u64,
     reward: f64,
@@ -56,108 +61,80 @@ struct Stored {
     cost_sums: Vec<f64>,
 }
 
-impl Segments {
-    /// Environments of the same task.
-    pub fn new(envs: Vec<Box<dyn Env>>, spec: &EnvSpec) -> Self {
-        let running = envs.into_iter().zip(0..).map(|(env, number)| Running {
-            env,
-            number,
-            obs: vec![0.0; spec.observation],
-            episode: Episode::new(&spec.constraints),
-            begun: 0,
-            fresh: true,
-        });
-        Self { envs: running.collect() }
-    }
-
-    /// Plays at least so many steps in all, the same number in each environment; notes the reward and
-    /// the first `costs` costs of each.
-    pub fn play(
-        &mut self,
-        context: &mut Context,
-        actor: &Mlp,
-        steps: usize,
-        costs: usize,
-    ) -> Segment {
-        let each = steps.div_ceil(self.envs.len());
-        let start = Instant::now();
-        let envs = self.envs.par_iter_mut().with_max_len(1);
-        let [seed, stream, generation, _] = context.key(Stream::Learner, 0);
-        let play = |env: &mut Running| {
-            env.play(actor, each, costs, [seed, stream, generation, env.number])
-        };
-        let played: Vec<Segment> = context.pool.install(|| envs.map(play).collect());
-        context.count_physics(start, played.iter().map(|segment| segment.times));
-        let mut all = Segment::default();
-        for segment in played {
-            all.batch.append(segment.batch);
-            all.ended.extend(segment.ended);
-            all.unstable += segment.unstable;
-            context.fault = context.fault.take().or(segment.fault);
-        }
-        all
-    }
-
-    /// Walks the environments. Where one cannot tell its state, its episode begins anew, and that is
-    /// said.
-    pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        let mut stored: Vec<Stored> = self.envs.iter().map(Running::stored).collect();
-        walk.fitting("environments", &mut stored, "as many, with as many constraints", |a, b| {
-            let widths = |all: &[Stored]| all.iter().map(|s| s.cost_sums.len()).collect::<Vec<_>>();
-            widths(a) == widths(b)
-        })?;
-        for (i, running) in self.envs.iter_mut().enumerate() {
-            if walk.is_loading() {
-                running.load(&stored[i], walk)?;
-            } else if let Some(theirs) = walk.stored::<Vec<Stored>>("environments")? {
-                // Whether it can be restored shows only when it is: then back to where it was.
-                let own = std::mem::take(&mut stored[i]);
-                running.load(&theirs[i], walk)?;
-                running.load(&own, walk)?;
-            }
-        }
-        Ok(())
+impl Stored {
+    /// Whether it is of a task with as many constraints.
+    pub fn fits(&self, other: &Self) -> bool {
+        self.cost_sums.len() == other.cost_sums.len()
     }
 }
 
 impl Running {
-    fn stored(&self) -> Stored {
-        let (reward, steps, cost_sums) = self.episode.state();
-        let (env, cost_sums) = (self.env.capture(), cost_sums.to_vec());
-        Stored { env, begun: self.begun, reward, steps, cost_sums }
+    /// An environment in which nothing has begun; its number names its randomness.
+    pub fn new(env: Box<dyn Env>, number: u64) -> Self {
+        let EnvSpec { observation, constraints, .. } = env.spec();
+        let (obs, episode) = (vec![0.0; *observation], Episode::new(constraints));
+        Self { env, number, obs, episode, begun: 0, fresh: true }
     }
 
-    fn load(&mut self, stored: &Stored, walk: &mut Walk) -> Result<(), StateError> {
+    /// The environment, to be played in by somebody else: the episode under way in it is over.
+    pub fn lend(&mut self) -> &mut dyn Env {
+        self.fresh = true;
+        &mut *self.env
+    }
+
+    /// It as it is now.
+    pub fn stored(&self) -> Stored {
+        let (reward, steps, cost_sums) = self.episode.state();
+        let cost_sums = cost_sums.to_vec();
+        match self.fresh && self.begun > 0 {
+            // As if the next episode had just begun: that is how it goes on.
+            true => Stored { env: None, begun: self.begun + 1, reward: 0.0, steps: 0, cost_sums },
+            false => {
+                Stored { env: self.env.capture(), begun: self.begun, reward, steps, cost_sums }
+            }
+        }
+    }
+
+    /// Brings all to where they were; returns what there is to say about it. As many must be stored.
+    pub fn load_all(all: &mut [Self], stored: &[Stored]) -> Result<Vec<String>, String> {
+        let notes: Result<Vec<_>, _> =
+            all.iter_mut().zip(stored).map(|(running, stored)| running.load(stored)).collect();
+        Ok(notes?.into_iter().flatten().collect())
+    }
+
+    fn load(&mut self, stored: &Stored) -> Result<Option<String>, String> {
         let Stored { env, begun, reward, steps, cost_sums } = stored;
         // Before its first step, an environment is not even reset.
         (self.begun, self.fresh) = (*begun, env.is_none() || *begun == 0);
         match env {
             Some(state) => {
                 let restored = self.env.restore(state, &mut self.obs);
-                restored.map_err(|error| StateError::Unreadable {
-                    name: "environments".into(),
-                    error: error.to_string(),
-                })?;
+                restored.map_err(|error| error.to_string())?;
                 let episode = self.episode.resumed(*reward, *steps, cost_sums.clone());
-                self.episode = episode.expect("the widths agree");
+                self.episode = episode.ok_or("it has another number of costs")?;
+                Ok(None)
             }
             // An episode that has just begun is begun again, the same.
-            None if *steps == 0 => self.begun = begun.saturating_sub(1),
-            None => walk.note(format!(
+            None if *steps == 0 => {
+                self.begun = begun.saturating_sub(1);
+                Ok(None)
+            }
+            None => Ok(Some(format!(
                 "{} cannot tell its state: episodes under way begin anew, and the run is not the \
                  uninterrupted one to the bit",
                 self.env.spec().name
-            )),
+            ))),
         }
-        Ok(())
     }
 
     /// Plays some steps, from one episode into the next.
-    fn play(&mut self, actor: &Mlp, steps: usize, costs_noted: usize, key: [u64; 4]) -> Segment {
+    pub fn play(&mut self, order: &Order) -> Segment {
+        let Order { actor, steps, costs: costs_noted, key: [seed, stream, generation] } = *order;
         let begun = Instant::now();
-        let (spec, seed) = (self.env.spec().clone(), key[0]);
-        let mut rng = cmdp::rng(key);
+        let spec = self.env.spec().clone();
+        let mut rng = cmdp::rng([seed, stream, generation, self.number]);
         let mut costs = vec![0.0; spec.constraints.len()];
+        let (policy, mut draw) = (Head::of(&spec), vec![0.0; spec.action]);
         let mut action = vec![0.0; spec.action];
         let mut scratch = Vec::new();
         let mut played = Segment::default();
@@ -170,13 +147,8 @@ impl Running {
             let first = batch.obs.len();
             batch.obs.extend(self.obs.iter().map(|&x| x as f32));
             let head = actor.forward_one(&batch.obs[first..], &mut scratch);
-            let (means, log_sigma) = head.split_at(spec.action);
-            for ((action, mean), log_sigma) in action.iter_mut().zip(means).zip(log_sigma) {
-                let noise: f32 = rng.sample(StandardNormal);
-                let draw = mean + log_sigma.exp() * noise;
-                batch.draws.push(draw);
-                *action = draw.tanh();
-            }
+            policy.draw(head, &mut rng, &mut draw, &mut action);
+            batch.draws.extend(&draw);
             let start = Instant::now();
             let brought = self.env.step(&action, &mut self.obs, &mut costs);
             played.times[0] += start.elapsed();
@@ -191,7 +163,7 @@ impl Running {
             batch.last.push(flag(brought.is_last() || step == steps));
             played.unstable += usize::from(brought.unstable);
             if played.fault.is_none() {
-                played.fault = spec.verify(&self.obs, brought.reward, &costs).err();
+                played.fault = fault(&mut *self.env, &spec, &self.obs, brought.reward, &costs);
             }
             if brought.is_last() {
                 let next = Episode::new(&spec.constraints);
@@ -203,11 +175,23 @@ impl Running {
         played
     }
 
-    fn reset(&mut self, seed: u64, spec: &EnvSpec, fault: &mut Option<NotFinite>) {
+    fn reset(&mut self, seed: u64, spec: &EnvSpec, found: &mut Option<Fault>) {
         let mut rng = cmdp::rng([seed, Stream::Start as u64, self.number, self.begun]);
         self.begun += 1;
         self.episode = Episode::new(&spec.constraints);
         self.env.reset(&mut rng, &mut self.obs);
-        *fault = fault.take().or_else(|| spec.verify(&self.obs, 0.0, &[]).err());
+        *found = found.take().or_else(|| fault(&mut *self.env, spec, &self.obs, 0.0, &[]));
     }
+}
+
+/// Why what a reset or a step brought cannot be learnt from, if that is so.
+pub(super) fn fault(
+    env: &mut dyn Env,
+    spec: &EnvSpec,
+    obs: &[f64],
+    reward: f64,
+    costs: &[f64],
+) -> Option<Fault> {
+    let failed = |error| Fault::Failed { task: spec.name.clone(), error };
+    env.failure().map(failed).or_else(|| spec.verify(obs, reward, costs).err().map(Fault::from))
 }

@@ -94,6 +94,17 @@ pub enum ConfigError {
         /// The networks expected.
         expected: String,
     },
+    /// A task whose actions are choices, for an algorithm that cannot learn such.
+    #[error(
+        "{algorithm} takes actions in a range, and an action here is one of {choices}: expected one of {}",
+        choosing()
+    )]
+    Choices {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// How many choices there are.
+        choices: usize,
+    },
     /// A file of another version.
     #[error(
         "a configuration of format {found}; expected {expected}, or one by hand without a format"
@@ -127,6 +138,12 @@ impl ConfigError {
             None => self,
         }
     }
+}
+
+/// The algorithms that can learn which of several choices to take.
+fn choosing() -> String {
+    let rows = crate::algorithms::ALGORITHMS.iter().filter(|row| row.takes_choices());
+    rows.map(|row| row.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// What may have been meant by a name; a slip in a dotted path is usually in the last part.

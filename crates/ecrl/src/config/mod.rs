@@ -46,6 +46,9 @@ pub struct Config {
     /// The checksum of the policy that training starts from; empty where it starts from nothing.
     #[serde(default)]
     pub start: String,
+    /// What the environments are, as JSON, where they are none of this program's; else empty.
+    #[serde(default)]
+    pub environment: String,
     /// Tests during training.
     pub test: TestConfig,
     /// The sections of the algorithm.
@@ -76,7 +79,8 @@ pub struct TestConfig {
 }
 
 /// The keys that every run is given; a label of its values leaves them out.
-const GIVEN: [&str; 6] = ["format", "task", "algorithm", "steps", "seed", "constraints"];
+const GIVEN: [&str; 7] =
+    ["format", "task", "algorithm", "steps", "seed", "constraints", "environment"];
 
 /// The sections of an algorithm's configuration: plain structs, whose values are the usual ones where
 /// none is given.
@@ -87,6 +91,11 @@ pub trait Section: Serialize + DeserializeOwned {
     /// Whether a run of more steps is another run from the start on.
     fn length_matters(&self) -> bool {
         false
+    }
+
+    /// Environments that run side by side, each going on where it was.
+    fn running(&self) -> usize {
+        0
     }
 
     /// The keys whose values may change in the midst of a run, because no state has their shape.
@@ -105,6 +114,7 @@ impl Config {
             seed: 0,
             constraints: Vec::new(),
             start: String::new(),
+            environment: String::new(),
             test: TestConfig {
                 episodes: 5,
                 every: 1000,
@@ -130,6 +140,11 @@ impl Config {
     /// Whether a run of more steps is another run from the start on.
     pub fn length_matters(&self) -> bool {
         self.row().is_ok_and(|row| row.length_matters(&self.sections))
+    }
+
+    /// Environments that it has running side by side, each going on where it was.
+    pub fn running(&self) -> usize {
+        self.row().map_or(0, |row| row.running(&self.sections))
     }
 
     /// The values that differ from the algorithm's defaults, as assignments; but for what every run

@@ -1,31 +1,43 @@
 //! What was just played, and its advantages by generalised advantage estimation.
 
+use serde::{Deserialize, Serialize};
+
+use crate::collect::remote::floats;
 use crate::state::{StateError, Walk};
 
 /// What was played and is being learnt from, step after step, environment after environment.
 ///
 /// A signal is what a critic predicts the sum of: the reward, and where they have critics each cost.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Batch {
     /// Observations as they came.
+    #[serde(with = "floats")]
     pub obs: Vec<f32>,
     /// The observations after them.
+    #[serde(with = "floats")]
     pub next_obs: Vec<f32>,
-    /// What was drawn: u.
+    /// What was drawn: u, or the number of a choice.
+    #[serde(with = "floats")]
     pub draws: Vec<f32>,
     /// Of each signal, its number in every step.
     pub signals: Vec<Vec<f32>>,
     /// 1 where nothing can follow.
+    #[serde(with = "floats")]
     pub terminated: Vec<f32>,
     /// 1 where the next row does not follow: the episode ended, or the environment's rows do.
+    #[serde(with = "floats")]
     pub last: Vec<f32>,
     /// log π of what was drawn, by the policy that drew it.
+    #[serde(skip)]
     pub log_prob: Vec<f32>,
     /// Of each signal, what its critic said.
+    #[serde(skip)]
     pub values: Vec<Vec<f32>>,
     /// Of each signal, the advantages.
+    #[serde(skip)]
     pub advantages: Vec<Vec<f32>>,
     /// Of each signal, what its critic should say.
+    #[serde(skip)]
     pub returns: Vec<Vec<f32>>,
 }
 

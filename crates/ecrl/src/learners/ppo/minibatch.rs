@@ -4,6 +4,7 @@ use crate::memory::batch::Batch;
 use crate::metrics::Figures;
 
 use super::PpoConfig;
+use super::distribution::{Distribution, Slopes};
 
 /// What the policy descends: a loss of a minibatch by the ratios ρ = π/π_old of its rows.
 pub trait Objective: Sync {
@@ -55,7 +56,7 @@ impl Terms<'_> {
 
 /// The rows of a minibatch, as the policy's loss sees them.
 pub struct Minibatch {
-    /// What was drawn: u.
+    /// What was drawn.
     pub draws: Vec<f32>,
     /// log π_old.
     pub log_prob: Vec<f32>,
@@ -69,10 +70,11 @@ pub struct Minibatch {
 
 impl Minibatch {
     /// Some rows of a batch.
-    pub fn new(batch: &Batch, rows: &[usize], actions: usize, config: &PpoConfig) -> Self {
+    pub fn new(batch: &Batch, rows: &[usize], config: &PpoConfig) -> Self {
         let pick = |numbers: &[f32]| rows.iter().map(|&row| numbers[row]).collect::<Vec<f32>>();
         let mut advantage = pick(&batch.advantages[0]);
         let mut scale = 1.0;
+        let width = batch.draws.len() / batch.log_prob.len().max(1);
         if config.normalise_advantages && rows.len() > 1 {
             let count = rows.len() as f64;
             let mean = advantage.iter().map(|&a| f64::from(a)).sum::<f64>() / count;
@@ -86,7 +88,7 @@ impl Minibatch {
         Self {
             draws: rows
                 .iter()
-                .flat_map(|row| &batch.draws[row * actions..][..actions])
+                .flat_map(|row| &batch.draws[row * width..][..width])
                 .copied()
                 .collect(),
             log_prob: pick(&batch.log_prob),
@@ -96,20 +98,18 @@ impl Minibatch {
         }
     }
 
-    /// The policy's loss, its gradient for the means (to `d_means`) and for log σ.
+    /// The policy's loss, its gradient for what the network gives (to `d_heads`) and for log σ.
     pub fn losses(
         &self,
-        means: &[f32],
-        log_sigma: &[f32],
+        heads: &[f32],
+        distribution: Distribution,
         config: &PpoConfig,
         objective: &dyn Objective,
-        d_means: &mut [f32],
+        d_heads: &mut [f32],
     ) -> (Losses, Vec<f32>) {
-        let actions = log_sigma.len();
         let count = self.log_prob.len() as f64;
         let (low, high) = (1.0 - config.clip as f32, 1.0 + config.clip as f32);
-        let pairs = self.draws.chunks_exact(actions).zip(means.chunks_exact(actions));
-        let logs: Vec<f32> = pairs.map(|(u, mean)| log_density(u, mean, log_sigma)).collect();
+        let logs = distribution.log_probs(&self.draws, heads);
         let moved: Vec<f32> = logs.iter().zip(&self.log_prob).map(|(new, old)| new - old).collect();
         let ratios: Vec<f32> = moved.iter().map(|moved| moved.exp()).collect();
         let mut terms = Terms {
@@ -127,17 +127,8 @@ impl Minibatch {
         objective.loss(&mut terms);
         let Terms { loss, slopes, entropy_coef, figures, .. } = terms;
 
-        let mut d_log_sigma = vec![-entropy_coef as f32; actions];
-        for (row, slope) in slopes.iter().enumerate() {
-            for j in 0..actions {
-                let at = row * actions + j;
-                let precision = (-2.0 * log_sigma[j]).exp();
-                let apart = self.draws[at] - means[at];
-                d_means[at] = slope * apart * precision;
-                d_log_sigma[j] += slope * (apart * apart * precision - 1.0);
-            }
-        }
-        let entropy: f64 = log_sigma.iter().map(|&s| f64::from(s) + 0.5 + LOG_SQRT_2PI).sum();
+        let rows = [&self.draws[..], heads, &slopes];
+        let Slopes { entropy, log_sigma } = distribution.backward(rows, entropy_coef, d_heads);
         let held = ratios.iter().filter(|ratio| !(low..=high).contains(*ratio)).count();
         let losses = Losses {
             actor: loss - entropy_coef * entropy,
@@ -146,7 +137,7 @@ impl Minibatch {
             clipped: held as f64 / count,
             more: figures,
         };
-        (losses, d_log_sigma)
+        (losses, log_sigma)
     }
 }
 
@@ -163,17 +154,6 @@ pub struct Losses {
     pub clipped: f64,
     /// What the objective told.
     pub more: Figures,
-}
-
-pub(super) const LOG_SQRT_2PI: f64 = 0.918_938_533_204_672_8;
-
-/// log N(u; μ, σ).
-pub(super) fn log_density(draw: &[f32], mean: &[f32], log_sigma: &[f32]) -> f32 {
-    let each = draw.iter().zip(mean).zip(log_sigma).map(|((u, mean), log_sigma)| {
-        let z = (u - mean) * (-log_sigma).exp();
-        -0.5 * z * z - log_sigma - LOG_SQRT_2PI as f32
-    });
-    each.sum()
 }
 
 /// The critic's loss and its gradient, for targets of (value when advantages were estimated, return).

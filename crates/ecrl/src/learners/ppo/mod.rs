@@ -1,7 +1,7 @@
-//! Proximal policy optimisation for continuous actions, with critics of the reward and of costs.
+//! Proximal policy optimisation, with critics of the reward and of costs.
 //!
 //! The policy draws `u ~ N(μ(s), σ)` and acts `tanh u`; in the ratio ρ = π(u|s)/π_old(u|s) the tanh
-//! cancels. It descends, over minibatches of what was just played,
+//! cancels. Where an action is one of several, it draws one by their scores. It descends, over minibatches of what was just played,
 //!
 //! ```text
 //! -mean min( ρA, clip(ρ, 1-c, 1+c) A ) - entropy_coef·H + value_coef·mean (V - R)²
@@ -15,11 +15,12 @@
 //! 1. Schulman et al., Proximal Policy Optimization Algorithms, 2017.
 
 mod config;
+mod distribution;
 mod minibatch;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use cmdp::Rng;
+use cmdp::{EnvSpec, Rng};
 use nets::threads::both;
 use nets::{Activation, Adam, Mlp, Trained, gaussian};
 
@@ -33,7 +34,8 @@ use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
 use crate::memory::batch::{Batch, advantages};
 use crate::metrics::{Figures, Metric};
 use crate::state::{StateError, Walk};
-use minibatch::{log_density, value_loss};
+use distribution::Distribution;
+use minibatch::value_loss;
 
 /// How far the policy moved.
 pub static KL: Metric<f64> = Metric::new(
@@ -55,6 +57,8 @@ pub static CLIPPED: Metric<f64> = Metric::new(
 pub struct Ppo {
     config: PpoConfig,
     policy: Trained,
+    /// Where an action is one of several: how many. There is no σ then.
+    choices: Option<usize>,
     log_sigma: Vec<f32>,
     sigma_adam: Adam,
     /// Of the reward, then of each cost.
@@ -68,8 +72,9 @@ pub struct Ppo {
 }
 
 impl Ppo {
-    /// A new learner for these sizes, with critics of the first `costs` costs.
-    pub fn new(config: PpoConfig, obs: usize, action: usize, costs: usize, rng: &mut Rng) -> Self {
+    /// A new learner of a task, with critics of the first `costs` costs.
+    pub fn new(config: PpoConfig, spec: &EnvSpec, costs: usize, rng: &mut Rng) -> Self {
+        let EnvSpec { observation: obs, action, choices, .. } = *spec;
         let signals = 1 + costs;
         let mut network = |outputs: usize, last: f32| {
             let sizes = [&[obs], &config.hidden[..], &[outputs]].concat();
@@ -79,12 +84,14 @@ impl Ppo {
             Trained::new(net, config.batch, config.lr)
         };
         // A policy that hardly acts at first, whatever it sees.
-        let policy = network(action, 0.01);
+        let policy = network(choices.unwrap_or(action), 0.01);
+        let sigmas = if choices.is_some() { 0 } else { action };
         let critics = (0..signals).map(|_| network(1, 1.0)).collect();
         Self {
             policy,
-            log_sigma: vec![config.log_sigma as f32; action],
-            sigma_adam: Adam::new(action, config.lr),
+            choices,
+            log_sigma: vec![config.log_sigma as f32; sigmas],
+            sigma_adam: Adam::new(sigmas, config.lr),
             critics,
             observations: Moments::new(obs),
             returns: Moments::new(signals),
@@ -99,13 +106,15 @@ impl Ppo {
         &self.config
     }
 
-    /// The policy as all others are: from an observation as it comes to `[μ, log σ]`. The
+    /// The policy as all others are: from an observation as it comes to `[μ, log σ]`, or to scores. The
     /// normalisation is worked into the first layer, log σ into the last.
     pub fn actor(&self) -> Mlp {
         let net = &self.policy.net;
-        let (inputs, actions) = (net.sizes()[0], self.log_sigma.len());
+        let inputs = net.sizes()[0];
         let mut sizes = net.sizes().to_vec();
-        *sizes.last_mut().expect("a layer") = 2 * actions;
+        let outputs = sizes.last_mut().expect("a layer");
+        let given = *outputs;
+        *outputs += self.log_sigma.len();
         let mut actor = Mlp::zeros(&sizes, net.activation());
         for layer in 0..net.layers() {
             for (to, from) in [
@@ -129,7 +138,7 @@ impl Ppo {
             *bias = (f64::from(*bias) - shift) as f32;
         }
         let biases = actor.bias_range(net.layers() - 1);
-        actor.params_mut()[biases][actions..].copy_from_slice(&self.log_sigma);
+        actor.params_mut()[biases][given..].copy_from_slice(&self.log_sigma);
         actor
     }
 
@@ -148,8 +157,8 @@ impl Ppo {
             }
         }
         let biases = actor.bias_range(actor.layers() - 1);
-        let actions = self.log_sigma.len();
-        self.log_sigma.copy_from_slice(&actor.params()[biases][actions..]);
+        let given = biases.len() - self.log_sigma.len();
+        self.log_sigma.copy_from_slice(&actor.params()[biases][given..]);
         self.started = true;
         Ok(())
     }
@@ -158,16 +167,12 @@ impl Ppo {
     pub fn learn_from(&mut self, batch: Batch) {
         self.batch = batch;
         let signals = self.critics.len();
-        let rows = self.batch.rows();
-        let (batch, actions) = (&mut self.batch, self.log_sigma.len());
-        batch.log_prob = vec![0.0; rows];
+        let batch = &mut self.batch;
         (batch.values, batch.advantages, batch.returns) =
             (vec![vec![]; signals], vec![vec![]; signals], vec![vec![]; signals]);
-        let means = through(&mut self.policy, &self.observations, &batch.obs);
-        let each = batch.log_prob.iter_mut().zip(means.chunks_exact(actions));
-        for ((log_prob, mean), draw) in each.zip(batch.draws.chunks_exact(actions)) {
-            *log_prob = log_density(draw, mean, &self.log_sigma);
-        }
+        let heads = through(&mut self.policy, &self.observations, &batch.obs);
+        let distribution = distribution(self.choices, &self.log_sigma);
+        batch.log_prob = distribution.log_probs(&batch.draws, &heads);
         self.estimate();
     }
 
@@ -195,14 +200,11 @@ impl Ppo {
 
     /// For each cost how far the policy has moved it: the mean of (ρ - 1)A over all that was played.
     pub fn moved(&mut self) -> Vec<f64> {
-        let Self { policy, log_sigma, observations, batch, .. } = self;
-        let means = through(policy, observations, &batch.obs);
-        let actions = log_sigma.len();
-        let pairs = batch.draws.chunks_exact(actions).zip(means.chunks_exact(actions));
-        let ratios: Vec<f32> = pairs
-            .zip(&batch.log_prob)
-            .map(|((draw, mean), old)| (log_density(draw, mean, log_sigma) - old).exp())
-            .collect();
+        let Self { policy, choices, log_sigma, observations, batch, .. } = self;
+        let heads = through(policy, observations, &batch.obs);
+        let logs = distribution(*choices, log_sigma).log_probs(&batch.draws, &heads);
+        let ratios: Vec<f32> =
+            logs.iter().zip(&batch.log_prob).map(|(new, old)| (new - old).exp()).collect();
         let costs = batch.advantages[1..].iter();
         costs
             .map(|advantages| {
@@ -219,14 +221,15 @@ impl Ppo {
 
     /// One step down the gradient on a minibatch of these rows.
     pub fn update(&mut self, rows: &[usize], rate: f64, objective: &dyn Objective) -> Figures {
-        let Self { config, policy, log_sigma, critics, observations, batch, .. } = self;
+        let Self { config, policy, choices, log_sigma, critics, observations, batch, .. } = self;
         let input = gathered(&batch.obs, rows, observations);
         let (sampled, critic_loss) = both(
             || {
-                let minibatch = Minibatch::new(batch, rows, log_sigma.len(), config);
+                let minibatch = Minibatch::new(batch, rows, config);
                 policy.net.forward(&input, &mut policy.tape);
-                let (means, d_means) = policy.tape.output_and_gradient();
-                let losses = minibatch.losses(means, log_sigma, config, objective, d_means);
+                let (heads, d_heads) = policy.tape.output_and_gradient();
+                let distribution = distribution(*choices, log_sigma);
+                let losses = minibatch.losses(heads, distribution, config, objective, d_heads);
                 policy.net.backward(&input, &mut policy.tape, &mut policy.gradient);
                 losses
             },
@@ -312,17 +315,33 @@ impl Ppo {
 
     /// Walks everything that lasts.
     pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        let actions = self.log_sigma.len();
-        walk.tensor("log_sigma", &[actions], &mut self.log_sigma)?;
-        walk.adam("log_sigma.adam", &mut self.sigma_adam)?;
+        let sigmas = self.log_sigma.len();
+        if self.choices.is_none() {
+            walk.tensor("log_sigma", &[sigmas], &mut self.log_sigma)?;
+            walk.adam("log_sigma.adam", &mut self.sigma_adam)?;
+        }
         walk.trained("policy", &mut self.policy)?;
         for (i, critic) in self.critics.iter_mut().enumerate() {
             walk.trained(&format!("critic{i}"), critic)?;
         }
         self.observations.walk("observations", walk)?;
         self.returns.walk("returns", walk)?;
-        let sizes = [self.observations.mean.len(), actions, self.critics.len()];
-        self.batch.walk(walk, sizes)
+        let sizes = [self.observations.mean.len(), sigmas.max(1), self.critics.len()];
+        self.batch.walk(walk, sizes)?;
+        let Some(choices) = self.choices else { return Ok(()) };
+        match self.batch.draws.iter().all(|draw| (0.0..choices as f32).contains(draw)) {
+            true => Ok(()),
+            false => {
+                Err(StateError::Misfit { name: "draws".into(), expected: "numbers of choices" })
+            }
+        }
+    }
+}
+
+fn distribution(choices: Option<usize>, log_sigma: &[f32]) -> Distribution<'_> {
+    match choices {
+        Some(choices) => Distribution::Categorical { choices },
+        None => Distribution::Gaussian { log_sigma },
     }
 }
 

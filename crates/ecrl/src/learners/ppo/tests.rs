@@ -2,11 +2,20 @@
 
 use serde_json::Value;
 
-use super::minibatch::LOG_SQRT_2PI;
+use super::distribution::LOG_SQRT_2PI;
 use super::*;
 use crate::algorithms::ipo::{Barrier, IpoSection, Limit};
 use crate::algorithms::on_policy::Variant as _;
 use crate::algorithms::ppo::Reward;
+
+fn spec(observation: usize, action: usize) -> EnvSpec {
+    let (name, constraints) = ("a task".into(), vec![]);
+    EnvSpec { name, observation, action, choices: None, max_steps: 1000, constraints }
+}
+
+fn gaussian(log_sigma: &[f32]) -> Distribution<'_> {
+    Distribution::Gaussian { log_sigma }
+}
 
 fn floats(value: &Value) -> Vec<f32> {
     match value {
@@ -45,7 +54,7 @@ fn learner(fixture: &Value) -> (Ppo, Barrier) {
             Limit { value, threshold, length, scale, moved: 0.0 }
         })
         .collect();
-    let mut ppo = Ppo::new(config, 4, 2, limits.len(), &mut cmdp::rng([0; 4]));
+    let mut ppo = Ppo::new(config, &spec(4, 2), limits.len(), &mut cmdp::rng([0; 4]));
     let start = &fixture["start"];
     ppo.policy.net.params_mut().copy_from_slice(&floats(&start["policy"]));
     ppo.log_sigma = floats(&start["log_sigma"]);
@@ -178,11 +187,11 @@ fn the_policys_gradient_agrees_with_finite_differences() {
         let (ppo, barrier) = (&mut both.0, &mut both.1);
         barrier.next_epoch(ppo);
         let rows: Vec<usize> = (0..12).collect();
-        let sample = Minibatch::new(&ppo.batch, &rows, 2, &ppo.config);
+        let sample = Minibatch::new(&ppo.batch, &rows, &ppo.config);
         let means = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
         let mut d_means = vec![0.0; means.len()];
         let (figures, d_log_sigma) =
-            sample.losses(&means, &ppo.log_sigma, &ppo.config, barrier, &mut d_means);
+            sample.losses(&means, gaussian(&ppo.log_sigma), &ppo.config, barrier, &mut d_means);
         let doubles =
             |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
         let (means, log_sigma) = (doubles(&means), doubles(&ppo.log_sigma));
@@ -235,7 +244,8 @@ pub(crate) fn by_hand_scaled(
         costs: vec![cost.to_vec()],
     };
     let mut d_means = vec![0.0; ratios.len()];
-    minibatch.losses(&vec![0.0; ratios.len()], &[0.0], &config, objective, &mut d_means).0
+    let means = vec![0.0; ratios.len()];
+    minibatch.losses(&means, gaussian(&[0.0]), &config, objective, &mut d_means).0
 }
 
 #[test]
@@ -273,11 +283,11 @@ fn log_sigma_stays_where_policies_hold_it() {
 #[test]
 fn a_policy_that_it_starts_from_goes_on_acting_as_it_did() {
     let config = PpoConfig { hidden: vec![8, 8], ..PpoConfig::default() };
-    let mut first = Ppo::new(config.clone(), 3, 2, 0, &mut cmdp::rng([1; 4]));
+    let mut first = Ppo::new(config.clone(), &spec(3, 2), 0, &mut cmdp::rng([1; 4]));
     first.observations.add(&[1.0, -2.0, 30.0, 2.0, 5.0, 10.0, 0.0, 1.0, 40.0]);
     first.log_sigma = vec![-0.25, -1.5];
     let actor = first.actor();
-    let mut second = Ppo::new(config, 3, 2, 0, &mut cmdp::rng([2; 4]));
+    let mut second = Ppo::new(config, &spec(3, 2), 0, &mut cmdp::rng([2; 4]));
     second.start_from(&actor).unwrap();
     assert_eq!(second.log_sigma, first.log_sigma);
     let act = |net: &Mlp, obs: &[f32]| net.forward_one(obs, &mut Vec::new()).to_vec();

@@ -1,0 +1,97 @@
+//! What the policy draws from: `u ~ N(μ(s), σ)` with a σ that is the same everywhere, or one of several
+//! choices by their scores.
+
+use nets::categorical;
+
+/// What the policy draws from.
+#[derive(Debug, Clone, Copy)]
+pub enum Distribution<'a> {
+    /// The network gives μ.
+    Gaussian {
+        /// log σ of each entry.
+        log_sigma: &'a [f32],
+    },
+    /// The network gives a score for each choice.
+    Categorical {
+        /// How many there are.
+        choices: usize,
+    },
+}
+
+/// The slopes of a loss.
+pub struct Slopes {
+    /// The mean entropy of the policy.
+    pub entropy: f64,
+    /// By log σ; empty where there is none.
+    pub log_sigma: Vec<f32>,
+}
+
+pub(super) const LOG_SQRT_2PI: f64 = 0.918_938_533_204_672_8;
+
+impl Distribution<'_> {
+    /// The numbers that are drawn, and those that the network gives for it.
+    fn widths(self) -> (usize, usize) {
+        match self {
+            Self::Gaussian { log_sigma } => (log_sigma.len(), log_sigma.len()),
+            Self::Categorical { choices } => (1, choices),
+        }
+    }
+
+    /// log π of every draw.
+    pub fn log_probs(self, draws: &[f32], heads: &[f32]) -> Vec<f32> {
+        let (draw, head) = self.widths();
+        let pairs = draws.chunks_exact(draw).zip(heads.chunks_exact(head));
+        pairs.map(|(draw, head)| self.log_prob(draw, head)).collect()
+    }
+
+    fn log_prob(self, draw: &[f32], head: &[f32]) -> f32 {
+        match self {
+            Self::Categorical { .. } => categorical::log_prob(head, draw[0] as usize),
+            Self::Gaussian { log_sigma } => {
+                let each = draw.iter().zip(head).zip(log_sigma).map(|((u, mean), log_sigma)| {
+                    let z = (u - mean) * (-log_sigma).exp();
+                    -0.5 * z * z - log_sigma - LOG_SQRT_2PI as f32
+                });
+                each.sum()
+            }
+        }
+    }
+
+    /// The slopes of a loss by what the network gives (to `d_heads`) and by log σ, from its slope by log π
+    /// of every draw and the weight of the entropy, whose mean it is to raise.
+    pub fn backward(
+        self,
+        [draws, heads, slopes]: [&[f32]; 3],
+        entropy_coef: f64,
+        d_heads: &mut [f32],
+    ) -> Slopes {
+        match self {
+            Self::Gaussian { log_sigma } => {
+                let actions = log_sigma.len();
+                let mut d_log_sigma = vec![-entropy_coef as f32; actions];
+                for (row, slope) in slopes.iter().enumerate() {
+                    for j in 0..actions {
+                        let at = row * actions + j;
+                        let precision = (-2.0 * log_sigma[j]).exp();
+                        let apart = draws[at] - heads[at];
+                        d_heads[at] = slope * apart * precision;
+                        d_log_sigma[j] += slope * (apart * apart * precision - 1.0);
+                    }
+                }
+                let each = log_sigma.iter().map(|&s| f64::from(s) + 0.5 + LOG_SQRT_2PI);
+                Slopes { entropy: each.sum(), log_sigma: d_log_sigma }
+            }
+            Self::Categorical { choices } => {
+                d_heads.fill(0.0);
+                let d_entropy = (-entropy_coef / slopes.len() as f64) as f32;
+                let rows = heads.chunks_exact(choices).zip(d_heads.chunks_exact_mut(choices));
+                let entropies =
+                    rows.zip(draws).zip(slopes).map(|(((head, d_head), draw), slope)| {
+                        categorical::backward(head, *draw as usize, *slope, d_entropy, d_head)
+                    });
+                let sum: f64 = entropies.map(f64::from).sum();
+                Slopes { entropy: sum / slopes.len() as f64, log_sigma: Vec::new() }
+            }
+        }
+    }
+}
