@@ -1,5 +1,7 @@
 //! The robots as environments for a configuration.
 
+use std::path::Path;
+
 use cmdp::{Constraint, Env};
 use ecrl::config::Config;
 use robots::{COSTS, Robot, Task};
@@ -41,6 +43,20 @@ impl Tasks for Robots {
 /// The robot of a task, under some constraints.
 pub fn robot(task: &str, constraints: &[String]) -> Result<Robot, Failure> {
     Ok(Robot::new(Task::find(task)?, Constraint::parse_all(constraints, &COSTS)?)?)
+}
+
+/// Refuses a run whose environments are none of this program's.
+pub fn refuse_foreign(config: &Config, run: &Path) -> Result<(), Failure> {
+    if config.environment.is_empty() { Ok(()) } else { Err(foreign(&config.task, run)) }
+}
+
+/// What is said of an environment that is none of this program's.
+pub fn foreign(task: &str, path: &Path) -> Failure {
+    Failure::input(format!(
+        "{}: its environment, {task}, is Python's; expected one of the robots: in Python, see \
+         ecrl.resume and ecrl.load",
+        path.display()
+    ))
 }
 
 /// The environment of a configuration.

@@ -34,7 +34,7 @@ enum Format {
 }
 
 pub fn export(args: ExportArgs, output: &mut impl Write) -> Result<(), Failure> {
-    let policy = args.policy.choose(&[])?.policy;
+    let policy = args.policy.open()?;
     let (bytes, extension) = match args.format {
         Format::Onnx => (export::onnx(&policy), "onnx"),
         Format::Safetensors => (policy.to_bytes(), "safetensors"),

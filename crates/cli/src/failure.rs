@@ -17,7 +17,9 @@ use runs::policy::PolicyError;
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
+    /// One line for the user; empty where all has been said.
     pub message: String,
+    /// The exit code.
     pub code: u8,
 }
 

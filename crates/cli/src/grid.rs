@@ -1,5 +1,6 @@
 //! `ecrl grid` and `ecrl paper`: many runs.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::screen::Screen;
 use crate::stop::Stop;
-use crate::text::{count, program};
+use crate::text::{self, count};
 use crate::threads;
 
 #[derive(Args)]
@@ -81,7 +82,11 @@ enum Which {
     All,
 }
 
-pub fn grid(args: GridArgs, output: &mut impl Write) -> Result<(), Failure> {
+pub fn grid(
+    args: GridArgs,
+    program: Vec<OsString>,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
     let path = &args.file;
     let named =
         |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
@@ -90,9 +95,10 @@ pub fn grid(args: GridArgs, output: &mut impl Write) -> Result<(), Failure> {
     let out = args.out.unwrap_or_else(|| {
         Path::new("experiments").join(path.file_stem().unwrap_or(path.as_os_str()))
     });
-    let ran = run(grid, &args.part, &out, output);
+    let ran = run(grid, &args.part, &out, program, output);
     if !wants_to_be_gone(&ran) {
-        let (out, program) = (printable(&quote(&out.display().to_string())), program());
+        let out = printable(&quote(&out.display().to_string()));
+        let program = text::program();
         // Nobody may read any more: that is no failure.
         let _ = writeln!(output, "next:\n  {program} report {out}    curves, table, statistics");
     }
@@ -104,7 +110,11 @@ fn wants_to_be_gone(ran: &Result<(), Failure>) -> bool {
     ran.as_ref().is_err_and(|failure| failure.code != Failure::run("").code)
 }
 
-pub fn paper(args: PaperArgs, output: &mut impl Write) -> Result<(), Failure> {
+pub fn paper(
+    args: PaperArgs,
+    program: Vec<OsString>,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
     let figures = match args.figure {
         Which::Dilemma => vec![Figure::Dilemma],
         Which::Compare => vec![Figure::Compare],
@@ -120,7 +130,7 @@ pub fn paper(args: PaperArgs, output: &mut impl Write) -> Result<(), Failure> {
         constraints: None,
         set: Vec::new(),
     };
-    let ran = run(grid.clone(), &args.part, &args.out, output);
+    let ran = run(grid.clone(), &args.part, &args.out, program, output);
     if wants_to_be_gone(&ran) {
         return ran;
     }
@@ -165,6 +175,7 @@ fn run(
     mut grid: Grid,
     part: &PartArgs,
     out: &Path,
+    program: Vec<OsString>,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
     if !part.tasks.is_empty() {
@@ -190,8 +201,7 @@ fn run(
     let slots = part.jobs.map_or(threads, usize::from);
     let stop = Stop::install()?;
     let io = |error| Failure::input(format!("{}: {error}", out.display()));
-    let program = std::env::current_exe().map_err(Failure::run)?;
-    let mut experiment = Experiment::new(jobs, out, &program, slots, threads).map_err(io)?;
+    let mut experiment = Experiment::new(jobs, out, program, slots, threads).map_err(io)?;
     let mut screen = Screen::new(&experiment, stop.clone(), output);
     let ran = experiment.run(&mut screen);
     screen.close(&experiment);

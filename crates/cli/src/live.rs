@@ -1,11 +1,47 @@
-//! A few lines at the end of a terminal that are drawn over and over, whatever its width and however it
-//! changes.
+//! A few lines that are drawn over and over: at the end of a terminal, whatever its width and however it
+//! changes, or where whoever reads them replaces them.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
+
+/// How a run is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Not at all.
+    Quiet,
+    /// A line now and then.
+    Lines,
+    /// A picture at the end of a terminal.
+    Terminal,
+    /// A picture that begins with a form feed and replaces the last one; an empty one takes it away.
+    Pages,
+}
+
+impl View {
+    /// What fits standard output.
+    pub(crate) fn of_stdout(quiet: bool) -> Self {
+        match (quiet, io::stdout().is_terminal()) {
+            (true, _) => Self::Quiet,
+            (_, true) => Self::Terminal,
+            (_, false) => Self::Lines,
+        }
+    }
+
+    /// What is drawn over and over, if anything is.
+    pub(crate) fn live(self) -> Option<Live> {
+        let live = |pages| Live { pages, drawn: 0, size: (0, 0) };
+        match self {
+            Self::Quiet | Self::Lines => None,
+            Self::Terminal => Some(live(false)),
+            Self::Pages => Some(live(true)),
+        }
+    }
+}
 
 /// The lines that were drawn last.
 #[derive(Default)]
 pub struct Live {
+    /// Whether whoever reads them replaces them.
+    pages: bool,
     /// How many there are.
     drawn: usize,
     /// The terminal's size then.
@@ -15,6 +51,11 @@ pub struct Live {
 impl Live {
     /// Draws lines over the last ones.
     pub fn draw(&mut self, output: &mut impl Write, lines: &[String]) -> io::Result<()> {
+        if self.pages {
+            self.drawn = lines.len();
+            writeln!(output, "\x0c{}", lines.join("\n"))?;
+            return output.flush();
+        }
         let size = size();
         let (text, drawn) = frame(self.drawn, lines, size, size != self.size);
         (self.drawn, self.size) = (drawn, size);

@@ -63,26 +63,47 @@ impl Which {
 }
 
 impl PolicyArgs {
-    /// Reads it; under other constraints than those it was trained with where there are some, or under
-    /// none where that is "none".
-    pub fn choose(&self, other: &[String]) -> Result<Chosen, Failure> {
+    /// The file.
+    fn path(&self) -> Result<PathBuf, Failure> {
         let bare =
             self.run.is_file() && self.run.extension().is_some_and(|end| end == "safetensors");
-        let (path, task, trained) = match (bare, self.policy) {
+        match (bare, self.policy) {
             (true, Some(_)) => {
                 let file = self.run.display();
                 let text =
                     format!("--policy: {file} is a policy by itself; expected a run with it");
-                return Err(Failure::input(text));
+                Err(Failure::input(text))
             }
-            (true, None) => {
-                let about = Policy::open(&self.run)?.about;
-                (self.run.clone(), about.task, about.constraints)
-            }
+            (true, None) => Ok(self.run.clone()),
             (false, which) => {
+                read::config(&self.run)?;
+                which.unwrap_or(Which::Best).path(&self.run)
+            }
+        }
+    }
+
+    /// Reads it, wherever it acts.
+    pub fn open(&self) -> Result<Policy, Failure> {
+        Ok(Policy::open(&self.path()?)?)
+    }
+
+    /// Reads it and where it acts; under other constraints than those it was trained with where there are
+    /// some, or under none where that is "none".
+    pub fn choose(&self, other: &[String]) -> Result<Chosen, Failure> {
+        let path = self.path()?;
+        // A run says what it is; of a policy by itself, only the file does.
+        let (task, trained) = match path == self.run {
+            true => {
+                let Policy { about, .. } = Policy::open(&path)?;
+                if about.interface.is_some() {
+                    return Err(environment::foreign(&about.task, &path));
+                }
+                (about.task, about.constraints)
+            }
+            false => {
                 let config = read::config(&self.run)?;
-                let path = which.unwrap_or(Which::Best).path(&self.run)?;
-                (path, config.task, config.constraints)
+                environment::refuse_foreign(&config, &self.run)?;
+                (config.task, config.constraints)
             }
         };
         let constraints = match other {

@@ -1,7 +1,7 @@
 //! What the user sees while it trains: a bar on a terminal, lines elsewhere.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use cmdp::Constraint;
@@ -11,7 +11,7 @@ use ecrl::trainer::Trainer;
 use runs::driver::{Observer, Run};
 use runs::shell::{printable, quote};
 
-use crate::live::{Live, bar};
+use crate::live::{Live, View, bar};
 use crate::standing::{Faces, Standing};
 use crate::stop::Stop;
 use crate::text::{duration, program};
@@ -72,15 +72,15 @@ impl Speed {
 }
 
 impl<'a, W: Write + Send> Progress<'a, W> {
-    pub fn new(run: &Run, quiet: bool, stop: Stop, output: &'a mut W) -> Self {
+    /// Watches a run from where it is; `stop` ends it.
+    pub fn new(run: &Run, view: View, stop: Stop, output: &'a mut W) -> Self {
         let trainer = run.trainer();
         let config = trainer.config();
-        let live = (!quiet && io::stdout().is_terminal()).then(Live::default);
         let mut progress = Self {
             output,
-            quiet,
+            quiet: view == View::Quiet,
             stop,
-            live,
+            live: view.live(),
             drawn: None,
             title: format!("{} on {}", config.algorithm, config.task),
             constraints: trainer.spec().constraints.clone(),
@@ -134,8 +134,9 @@ impl<'a, W: Write + Send> Progress<'a, W> {
         self.quiet = live.draw(self.output, &lines).is_err();
     }
 
-    /// Says how it went; `early` where it did not come to its end.
-    pub fn finish(&mut self, run: &mut Run, early: bool) {
+    /// Says how it went, where all is and, if `advise`, what can be typed next; `early` where it did not
+    /// come to its end.
+    pub fn finish(&mut self, run: &mut Run, early: bool, advise: bool) {
         if let Some(live) = &mut self.live {
             let _ = live.clear(self.output);
         }
@@ -143,7 +144,10 @@ impl<'a, W: Write + Send> Progress<'a, W> {
             let gone = run.is_gone();
             let told = self.summary(run, early).and_then(|()| match gone {
                 true => Ok(()),
-                false => self.advice(run, early),
+                false => self.saved(run).and_then(|()| match advise {
+                    true => self.advice(run, early),
+                    false => Ok(()),
+                }),
             });
             let _ = told.and_then(|()| self.output.flush());
         }
@@ -194,20 +198,25 @@ impl<'a, W: Write + Send> Progress<'a, W> {
         Ok(())
     }
 
-    /// Where all is, and what can be done with it.
-    fn advice(&mut self, run: &Run, early: bool) -> io::Result<()> {
-        let trainer = run.trainer();
-        let (config, total) = (trainer.config(), trainer.times().total);
-        let path = run.path().display().to_string();
-        let (shown, path) = (printable(&path), printable(&quote(&path)));
+    /// Where all is.
+    fn saved(&mut self, run: &Run) -> io::Result<()> {
+        let shown = printable(&run.path().display().to_string());
         let o = &mut *self.output;
         let checkpoint = run.last_checkpoint().map_or("no checkpoint".into(), |(steps, bytes)| {
             format!("checkpoint of step {steps}, {:.1} MB", bytes as f64 / 1e6)
         });
         match run.policy_is_saved() {
-            true => writeln!(o, "saved: {shown}, {checkpoint}")?,
-            false => writeln!(o, "saved: {shown}, {checkpoint}, but not the last policy")?,
+            true => writeln!(o, "saved: {shown}, {checkpoint}"),
+            false => writeln!(o, "saved: {shown}, {checkpoint}, but not the last policy"),
         }
+    }
+
+    /// What can be done with it.
+    fn advice(&mut self, run: &Run, early: bool) -> io::Result<()> {
+        let trainer = run.trainer();
+        let (config, total) = (trainer.config(), trainer.times().total);
+        let path = printable(&quote(&run.path().display().to_string()));
+        let o = &mut *self.output;
         writeln!(o, "next:")?;
         let program = program();
         if early {

@@ -1,7 +1,7 @@
 //! What the user sees of an experiment: an overview on a terminal, lines elsewhere.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use ecrl::config::Config;
@@ -9,7 +9,7 @@ use runs::experiment::{Event, Experiment, JobState, Observer};
 use runs::grid::Job;
 use runs::shell::printable;
 
-use crate::live::Live;
+use crate::live::{Live, View};
 use crate::standing::columns;
 use crate::stop::Stop;
 use crate::text::duration;
@@ -25,7 +25,7 @@ pub struct Screen<'a, W: Write> {
 impl<'a, W: Write> Screen<'a, W> {
     /// Says what there is to do.
     pub fn new(experiment: &Experiment, stop: Stop, output: &'a mut W) -> Self {
-        let live = io::stdout().is_terminal().then(Live::default);
+        let live = View::of_stdout(false).live();
         let mut screen = Self { output, stop, live, drawn: None };
         let header = format!(
             "{} runs in {}: {} done, {} at a time with {} thread{} each\n",

@@ -9,15 +9,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::failure::Failure;
 
 /// Ctrl-C, SIGTERM and a terminal that was closed: the first asks the run to end well, the second ends it.
-#[derive(Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Stop {
     asked: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
 impl Stop {
-    pub fn install() -> Result<Self, Failure> {
-        let stop = Self { asked: Arc::default(), signal: Arc::default() };
+    /// Listens to signals.
+    pub(crate) fn install() -> Result<Self, Failure> {
+        let stop = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // Under nohup a closed terminal is nothing to care about.
             if signal == SIGHUP && is_ignored(signal) {
@@ -36,11 +37,18 @@ impl Stop {
         Ok(stop)
     }
 
+    /// Asks the run to end well.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked to.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    pub fn signal(&self) -> Option<i32> {
+    /// The signal that asked.
+    pub(crate) fn signal(&self) -> Option<i32> {
         Some(self.signal.load(Ordering::Relaxed) as i32).filter(|&signal| signal != 0)
     }
 }

@@ -11,34 +11,39 @@ use serde_json::json;
 use crate::environment;
 use crate::failure::Failure;
 
+/// The tasks, each as an object.
+pub fn tasks_json() -> serde_json::Value {
+    let tasks: Vec<_> = TASKS
+        .iter()
+        .map(|task| {
+            let costs: Vec<_> = COSTS
+                .iter()
+                .map(|cost| {
+                    json!({
+                        "name": cost.name,
+                        "aggregate": cost.aggregate.name(),
+                        "threshold": cost.threshold,
+                        "description": cost.description,
+                    })
+                })
+                .collect();
+            json!({
+                "name": task.name,
+                "description": task.description,
+                "observation": task.observation,
+                "action": task.action,
+                "steps": MAX_STEPS,
+                "speed_limit": task.speed_limit,
+                "costs": costs,
+            })
+        })
+        .collect();
+    json!(tasks)
+}
+
 pub fn tasks(json: bool, output: &mut impl Write) -> Result<(), Failure> {
     if json {
-        let tasks: Vec<_> = TASKS
-            .iter()
-            .map(|task| {
-                let costs: Vec<_> = COSTS
-                    .iter()
-                    .map(|cost| {
-                        json!({
-                            "name": cost.name,
-                            "aggregate": cost.aggregate.name(),
-                            "threshold": cost.threshold,
-                            "description": cost.description,
-                        })
-                    })
-                    .collect();
-                json!({
-                    "name": task.name,
-                    "description": task.description,
-                    "observation": task.observation,
-                    "action": task.action,
-                    "steps": MAX_STEPS,
-                    "speed_limit": task.speed_limit,
-                    "costs": costs,
-                })
-            })
-            .collect();
-        writeln!(output, "{:#}", json!(tasks))?;
+        writeln!(output, "{:#}", tasks_json())?;
         return Ok(());
     }
     writeln!(output, "{:<14}obs  act  steps  speed limit  description", "task")?;

@@ -7,9 +7,11 @@ use clap::Args;
 use ecrl::config::{Config, Layers};
 use runs::driver::{Options, Run};
 use runs::policy::Policy;
+use runs::read;
 
 use crate::environment;
 use crate::failure::Failure;
+use crate::live::View;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::text::count;
@@ -113,6 +115,7 @@ impl DriveArgs {
 
 pub fn train(args: TrainArgs, output: &mut (impl Write + Send)) -> Result<(), Failure> {
     let mut config = config(&args)?;
+    environment::refuse_foreign(&config, args.config.as_deref().unwrap_or("--set".as_ref()))?;
     environment::resolve(&mut config)?;
     let mut options = args.drive.options(args.force)?;
     options.start = args.from.as_deref().map(Policy::open).transpose()?;
@@ -142,6 +145,7 @@ pub fn resume(args: ResumeArgs, output: &mut (impl Write + Send)) -> Result<(), 
         options.set.push(format!("test.until={}", list(&args.until)));
     }
     let steps = args.steps.as_deref().map(count).transpose()?;
+    environment::refuse_foreign(&read::config(&args.run)?, &args.run)?;
     let stop = Stop::install()?;
     let run = Run::resume(&args.run, steps.map(|steps| steps as u64), &options, environment::make)?;
     if !args.drive.quiet {
@@ -160,9 +164,9 @@ fn drive(
     stop: Stop,
     output: &mut (impl Write + Send),
 ) -> Result<(), Failure> {
-    let mut progress = Progress::new(&run, args.quiet, stop.clone(), output);
+    let mut progress = Progress::new(&run, View::of_stdout(args.quiet), stop.clone(), output);
     let trained = run.train(&mut progress);
-    progress.finish(&mut run, stop.asked() || trained.is_err());
+    progress.finish(&mut run, stop.asked() || trained.is_err(), true);
     trained?;
     stop.signal().map_or(Ok(()), |signal| Err(Failure::stopped(signal)))
 }

@@ -3,6 +3,7 @@
 //! Started again, an experiment goes on with what is unfinished; several processes may share one, on
 //! one machine or on several that share a folder.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -97,18 +98,19 @@ pub struct Experiment {
     /// Threads of each.
     pub threads_each: usize,
     out: PathBuf,
-    program: PathBuf,
+    program: Vec<OsString>,
     begun: Instant,
     /// Steps taken by runs that have ended since.
     taken: u64,
 }
 
 impl Experiment {
-    /// An experiment in a folder; `program` is the `ecrl` command that makes its runs.
+    /// An experiment in a folder; `program` is the `ecrl` command that makes its runs, with arguments that
+    /// come before all others.
     pub fn new(
         jobs: Vec<Job>,
         out: &Path,
-        program: &Path,
+        program: Vec<OsString>,
         slots: usize,
         threads: usize,
     ) -> io::Result<Self> {
@@ -131,7 +133,7 @@ impl Experiment {
             slots,
             threads_each: (threads / slots).max(1),
             out: out.to_owned(),
-            program: program.to_owned(),
+            program,
             begun: Instant::now(),
             taken: 0,
         })
@@ -232,7 +234,9 @@ impl Experiment {
 
     fn spawn(&self, job: &Job, path: &Path) -> Result<Child, String> {
         let text = |error: io::Error| error.to_string();
-        let mut command = Command::new(&self.program);
+        let (program, first) = self.program.split_first().ok_or("no program to run")?;
+        let mut command = Command::new(program);
+        command.args(first);
         if path.join(CONFIG).exists() {
             misfit(job, path)?;
             command.arg("resume").arg(path).args(["--steps", &job.config.steps.to_string()]);

@@ -1,11 +1,13 @@
 //! A policy in forms that other programs load: ONNX, and JSON for those that load nothing.
 //!
-//! What is exported is the mean action: from `observation`, as it comes from the task, to `action`,
-//! in [-1, 1]. Whatever the policy does to observations is part of its weights.
+//! What is exported is the mean action: from `observation`, as it comes from the task, to `action`, in
+//! [-1, 1], or as an environment that is none of this program's takes it. Whatever the policy does to
+//! observations is part of its weights.
 
 use nets::Activation;
 use serde_json::json;
 
+use crate::interface::Action;
 use crate::policy::Policy;
 use crate::protobuf::Message;
 
@@ -15,24 +17,29 @@ struct Layer<'a> {
     outputs: usize,
     weights: &'a [f32],
     biases: &'a [f32],
-    then: Activation,
+    then: Option<Activation>,
 }
 
 fn layers(policy: &Policy) -> Vec<Layer<'_>> {
-    let net = &policy.actor;
+    let (net, choices) = (&policy.actor, policy.choices());
     let sizes = net.sizes();
     (0..net.layers())
         .map(|layer| {
-            // The head is [μ, log σ]; without noise, only μ matters, and tanh μ is the action.
+            // The head is [μ, log σ]; without noise, only μ matters, and tanh μ is the action. Or it is
+            // scores, and the action the largest.
             let last = layer + 1 == net.layers();
             let inputs = sizes[layer];
-            let outputs = if last { sizes[layer + 1] / 2 } else { sizes[layer + 1] };
+            let outputs = sizes[layer + 1] / if last && choices.is_none() { 2 } else { 1 };
             Layer {
                 inputs,
                 outputs,
                 weights: &net.params()[net.weight_range(layer)][..outputs * inputs],
                 biases: &net.params()[net.bias_range(layer)][..outputs],
-                then: if last { Activation::Tanh } else { net.activation() },
+                then: match (last, choices) {
+                    (false, _) => Some(net.activation()),
+                    (true, None) => Some(Activation::Tanh),
+                    (true, Some(_)) => None,
+                },
             }
         })
         .collect()
@@ -79,11 +86,20 @@ pub fn json(policy: &Policy) -> String {
         .collect();
     let about: serde_json::Map<_, _> =
         metadata(policy).into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-    let text = json!({
-        "about": about,
-        "how": "x = observation; for each layer: x = activation(weight x + bias); action = x",
-        "layers": layers,
-    });
+    let action = policy.about.interface.as_ref().map(|interface| &interface.action);
+    let end = match action {
+        None => "action = x",
+        Some(Action::Box { .. }) => "action = low + (x + 1) / 2 (high - low)",
+        Some(Action::Discrete { .. }) => {
+            "action = start + the place of the largest of x, from 0 on"
+        }
+    };
+    let how = "x = observation; for each layer: x = activation(weight x + bias)";
+    let mut text = json!({ "about": about, "how": format!("{how}; {end}"), "layers": layers });
+    if let Some(interface) = &policy.about.interface {
+        text["observation"] = json!(interface.observation);
+        text["action"] = json!(interface.action);
+    }
     text.to_string()
 }
 
@@ -91,29 +107,48 @@ pub fn json(policy: &Policy) -> String {
 pub fn onnx(policy: &Policy) -> Vec<u8> {
     let layers = layers(policy);
     let mut graph = Message::default();
+    let mut tensors = Vec::new();
     let mut input = "observation".to_owned();
+    let action = policy.about.interface.as_ref().map(|interface| &interface.action);
     for (i, layer) in layers.iter().enumerate() {
-        let (weight, bias, sum) =
-            (format!("layer{i}.weight"), format!("layer{i}.bias"), format!("layer{i}.sum"));
-        let last = i + 1 == layers.len();
-        let output = if last { "action".to_owned() } else { format!("layer{i}.output") };
+        let [weight, bias, sum] = ["weight", "bias", "sum"].map(|part| format!("layer{i}.{part}"));
+        let shape = [layer.outputs, layer.inputs];
+        tensors.push(tensor(&weight, &shape, layer.weights));
+        tensors.push(tensor(&bias, &shape[..1], layer.biases));
         graph.message(1, node("Gemm", &[&input, &weight, &bias], &sum, &[("transB", 1)]));
-        let operator = match layer.then {
-            Activation::Relu => "Relu",
-            Activation::Tanh => "Tanh",
-        };
-        graph.message(1, node(operator, &[&sum], &output, &[]));
-        input = output;
+        input = sum;
+        if let Some(activation) = layer.then {
+            let last = i + 1 == layers.len() && action.is_none();
+            let output = if last { "action".to_owned() } else { format!("layer{i}.output") };
+            let operator = match activation {
+                Activation::Relu => "Relu",
+                Activation::Tanh => "Tanh",
+            };
+            graph.message(1, node(operator, &[&input], &output, &[]));
+            input = output;
+        }
+    }
+    match action {
+        None => {}
+        Some(Action::Discrete { start, .. }) => {
+            let along = [("axis", 1), ("keepdims", 1)];
+            graph.message(1, node("ArgMax", &[&input], "place", &along));
+            graph.message(1, node("Add", &["place", "start"], "action", &[]));
+            tensors.push(integer("start", *start));
+        }
+        Some(action) => {
+            let (half, middle) = action.scales().expect("bounds");
+            graph.message(1, node("Mul", &[&input, "half"], "scaled", &[]));
+            graph.message(1, node("Add", &["scaled", "middle"], "action", &[]));
+            tensors.push(tensor("half", &[half.len()], &half));
+            tensors.push(tensor("middle", &[middle.len()], &middle));
+        }
     }
     graph.text(2, "policy");
-    for (i, layer) in layers.iter().enumerate() {
-        let shape = [layer.outputs, layer.inputs];
-        graph.message(5, tensor(&format!("layer{i}.weight"), &shape, layer.weights));
-        graph.message(5, tensor(&format!("layer{i}.bias"), &shape[..1], layer.biases));
-    }
-    let (inputs, outputs) = (layers[0].inputs, layers[layers.len() - 1].outputs);
-    graph.message(11, value("observation", inputs));
-    graph.message(12, value("action", outputs));
+    tensors.into_iter().for_each(|tensor| graph.message(5, tensor));
+    graph.message(11, value("observation", FLOAT, layers[0].inputs));
+    let kind = if policy.choices().is_some() { INTEGER } else { FLOAT };
+    graph.message(12, value("action", kind, policy.actions()));
 
     let mut model = Message::default();
     model.number(1, 8); // the version of the format
@@ -148,10 +183,24 @@ fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, u64)
     node
 }
 
+/// Types of numbers in ONNX.
+const FLOAT: u64 = 1;
+const INTEGER: u64 = 7;
+
+/// One whole number.
+fn integer(name: &str, number: i64) -> Message {
+    let mut tensor = Message::default();
+    tensor.number(1, 1);
+    tensor.number(2, INTEGER);
+    tensor.text(8, name);
+    tensor.bytes(9, &number.to_le_bytes());
+    tensor
+}
+
 fn tensor(name: &str, shape: &[usize], numbers: &[f32]) -> Message {
     let mut tensor = Message::default();
     shape.iter().for_each(|&size| tensor.number(1, size as u64));
-    tensor.number(2, 1); // f32
+    tensor.number(2, FLOAT);
     tensor.text(8, name);
     let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
     tensor.bytes(9, &bytes);
@@ -159,7 +208,7 @@ fn tensor(name: &str, shape: &[usize], numbers: &[f32]) -> Message {
 }
 
 /// A matrix with any number of rows.
-fn value(name: &str, columns: usize) -> Message {
+fn value(name: &str, kind: u64, columns: usize) -> Message {
     let mut shape = Message::default();
     let mut rows = Message::default();
     rows.text(2, "batch");
@@ -168,13 +217,13 @@ fn value(name: &str, columns: usize) -> Message {
     width.number(1, columns as u64);
     shape.message(1, width);
     let mut matrix = Message::default();
-    matrix.number(1, 1); // of f32
+    matrix.number(1, kind);
     matrix.message(2, shape);
-    let mut kind = Message::default();
-    kind.message(1, matrix);
+    let mut typed = Message::default();
+    typed.message(1, matrix);
     let mut value = Message::default();
     value.text(1, name);
-    value.message(2, kind);
+    value.message(2, typed);
     value
 }
 

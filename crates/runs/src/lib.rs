@@ -4,7 +4,8 @@
 //! - [`driver`]: trains to the end, or until it is asked to stop: logs, checkpoints, the best policy.
 //! - [`directory`]: the run directory, written; [`read`]: the same, read.
 //! - [`checkpoint`]: the whole state of a run, for going on with it.
-//! - [`policy`], [`export`]: what a run leaves behind, and how others load it.
+//! - [`policy`], [`export`]: what a run leaves behind, and how others load it; [`interface`]: what it acts in,
+//!   where that is none of this program's.
 //! - [`output`]: files that a user asks for, never over something else.
 //! - [`grid`], [`experiment`]: many runs; [`paper`]: the paper's.
 
@@ -16,6 +17,7 @@ pub mod experiment;
 pub mod export;
 mod files;
 pub mod grid;
+pub mod interface;
 pub mod lock;
 pub mod output;
 pub mod paper;

@@ -7,13 +7,14 @@ use ecrl::best::Best;
 use ecrl::config::Config;
 use ecrl::trainer::Trainer;
 use nets::store::{Store, StoreError};
-use nets::{Activation, Mlp, gaussian};
+use nets::{Activation, Mlp, categorical, gaussian};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
+use crate::interface::Interface;
 
 /// The version of the format; raised when an older program would misread a newer file.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// Where a policy comes from and how it did when it was tested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct About {
     /// The mean J_C of every constraint with sampled actions.
     #[serde(default)]
     pub sampled_cost: Option<Vec<f64>>,
+    /// What it acts in, from format 4 on; absent for the environments of this program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Interface>,
     /// The checksum of all of this and of the tensors, from format 3 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     crc32c: Option<u32>,
@@ -69,6 +73,7 @@ impl About {
             cost: None,
             sampled_reward: None,
             sampled_cost: None,
+            interface: None,
             crc32c: None,
         }
     }
@@ -76,7 +81,8 @@ impl About {
     /// For a policy of a run; the environments say what the task and its constraints are.
     fn of(trainer: &Trainer) -> Self {
         let Config { task, algorithm, seed, constraints, .. } = trainer.config();
-        Self::new(task, algorithm, *seed, constraints)
+        let interface = Interface::of(trainer.config());
+        Self { interface, ..Self::new(task, algorithm, *seed, constraints) }
     }
 
     /// The checksum of all else and of a network.
@@ -176,7 +182,8 @@ impl Policy {
         let about = About {
             hidden: sizes[1..sizes.len() - 1].to_vec(),
             activation: self.actor.activation(),
-            format: FORMAT,
+            // What format 4 adds is not there: who reads 3 reads this.
+            format: if self.about.interface.is_some() { FORMAT } else { 3 },
             ..self.about.clone()
         };
         About { crc32c: Some(about.checksum(&self.actor)), ..about }
@@ -221,6 +228,14 @@ impl Policy {
             tensors.get(&format!("actor.{layer}.weight"), &[pair[1], pair[0]]).map_err(store)?;
         }
         let actor = tensors.mlp("actor", &sizes, about.activation).map_err(store)?;
+        if let Some(Interface { action, observation, .. }) = &about.interface {
+            let entries = observation.iter().map(|part| part.shape.iter().product::<usize>());
+            let expected = vec![entries.sum(), action.outputs()];
+            if expected != [inputs, outputs] {
+                let (name, found) = ("actor".into(), vec![inputs, outputs]);
+                return Err(store(StoreError::Shape { name, found, expected }));
+            }
+        }
         // Formats 1 and 2 had no checksum.
         match about.crc32c {
             None if about.format < 3 => {}
@@ -239,26 +254,42 @@ impl Policy {
         }
         let sizes = policy.actor.sizes();
         let (inputs, outputs) = (sizes[0], sizes[sizes.len() - 1]);
-        if (inputs, outputs) != (spec.observation, 2 * spec.action) {
+        if (inputs, outputs) != (spec.observation, spec.outputs()) {
             let error = StoreError::Shape {
                 name: "actor".into(),
                 found: vec![inputs, outputs],
-                expected: vec![spec.observation, 2 * spec.action],
+                expected: vec![spec.observation, spec.outputs()],
             };
             return Err(PolicyError::Store { path: path.to_owned(), error });
         }
         Ok(policy)
     }
 
-    /// The action it takes, without noise.
-    pub fn act(&self, observation: &[f32]) -> Result<Vec<f32>, StoreError> {
+    /// How many choices it has, where its action is one of several.
+    pub fn choices(&self) -> Option<usize> {
+        self.about.interface.as_ref().and_then(|interface| interface.action.choices())
+    }
+
+    /// The entries of its action.
+    pub fn actions(&self) -> usize {
         let sizes = self.actor.sizes();
-        if observation.len() != sizes[0] {
-            let (found, expected) = (vec![observation.len()], vec![sizes[0]]);
+        if self.choices().is_some() { 1 } else { sizes[sizes.len() - 1] / 2 }
+    }
+
+    /// The action it takes, without noise: in [-1, 1], or the number of a choice, from 0 on.
+    pub fn act(&self, observation: &[f32]) -> Result<Vec<f32>, StoreError> {
+        let mut action = vec![0.0; self.actions()];
+        let (found, expected) = (observation.len(), self.actor.sizes()[0]);
+        if found != expected {
+            let (found, expected) = (vec![found], vec![expected]);
             return Err(StoreError::Shape { name: "observation".into(), found, expected });
         }
-        let (mut action, mut scratch) = (vec![0.0; sizes[sizes.len() - 1] / 2], Vec::new());
-        gaussian::act(self.actor.forward_one(observation, &mut scratch), None, &mut action);
+        let mut scratch = Vec::new();
+        let head = self.actor.forward_one(observation, &mut scratch);
+        match self.choices() {
+            Some(_) => action[0] = categorical::best(head) as f32,
+            None => gaussian::act(head, None, &mut action),
+        }
         Ok(action)
     }
 }

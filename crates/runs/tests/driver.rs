@@ -153,7 +153,7 @@ fn an_experiment_tells_of_runs_that_fail() {
     let grid = Grid::parse("tasks = ['a']\nalgorithms = ['sac', 'ppo']\nseeds = 2").unwrap();
     let program = Path::new("/bin/false");
     let mut experiment =
-        Experiment::new(grid.jobs(&Any).unwrap(), &folder.0, program, 3, 2).unwrap();
+        Experiment::new(grid.jobs(&Any).unwrap(), &folder.0, vec![program.into()], 3, 2).unwrap();
     assert_eq!((experiment.slots, experiment.threads_each), (3, 1));
     let mut observer = Failures::default();
     experiment.run(&mut observer).unwrap();
