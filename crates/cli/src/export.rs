@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use runs::export;
-use runs::output::{holds, put};
+use runs::output::put;
 use runs::shell::printable;
 
 use crate::failure::Failure;
@@ -41,14 +41,7 @@ pub fn export(args: ExportArgs, output: &mut impl Write) -> Result<(), Failure> 
         Format::Json => (export::json(&policy).into_bytes(), "json"),
     };
     let out = args.out.unwrap_or_else(|| format!("policy.{extension}").into());
-    // What an export begins with; the forms can be told apart by nothing else.
-    let ours = |found: &[u8]| {
-        ["\"__metadata__\":{\"ecrl\":", "\"program\":\"ecrl ", "ecrl"]
-            .iter()
-            .zip([100, 1000, 40])
-            .any(|(mark, within)| holds(&found[..found.len().min(within)], mark))
-    };
-    put(&out, &bytes, ours)?;
+    put(&out, &bytes, export::is_ours)?;
     writeln!(output, "wrote {}: {} bytes", printable(&out.display().to_string()), bytes.len())?;
     Ok(())
 }

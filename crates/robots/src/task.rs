@@ -164,6 +164,12 @@ pub static TASKS: [Task; 5] = [
 ];
 
 impl Task {
+    /// The scale of the noise on the initial state, and whether that on velocities is normal rather than
+    /// uniform.
+    pub fn start_noise(&self) -> (f64, bool) {
+        (self.reset_noise, self.normal_velocities)
+    }
+
     /// The task of that name. Case, dashes and the suffix `v4` do not matter: `HalfCheetah-v4`,
     /// `halfcheetah` and `half_cheetah` are all `half-cheetah`. Other versions are other tasks.
     pub fn find(name: &str) -> Result<&'static Self, UnknownTask> {

@@ -8,6 +8,7 @@ use nets::Activation;
 use serde_json::json;
 
 use crate::interface::Action;
+use crate::output::holds;
 use crate::policy::Policy;
 use crate::protobuf::Message;
 
@@ -43,6 +44,14 @@ fn layers(policy: &Policy) -> Vec<Layer<'_>> {
             }
         })
         .collect()
+}
+
+/// Whether a file is an export: the forms can be told apart by nothing but what they begin with.
+pub fn is_ours(found: &[u8]) -> bool {
+    ["\"__metadata__\":{\"ecrl\":", "\"program\":\"ecrl ", "ecrl"]
+        .iter()
+        .zip([100, 1000, 40])
+        .any(|(mark, within)| holds(&found[..found.len().min(within)], mark))
 }
 
 /// What a user of the policy should know of it, by name.

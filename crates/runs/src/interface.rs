@@ -22,8 +22,8 @@ pub struct Interface {
 /// A part of an observation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its name; empty where it is the whole observation.
-    pub name: String,
+    /// The keys that lead to it; none where it is the whole observation.
+    pub path: Vec<String>,
     /// Its shape; it is laid out row after row.
     pub shape: Vec<usize>,
 }

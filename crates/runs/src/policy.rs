@@ -204,11 +204,16 @@ impl Policy {
 
     /// Reads a policy, whatever its task.
     pub fn open(path: &Path) -> Result<Self, PolicyError> {
+        let read = files::read(path);
+        let bytes = read.map_err(|error| PolicyError::Read { path: path.to_owned(), error })?;
+        Self::from_bytes(&bytes, path)
+    }
+
+    /// Reads a policy from a file's bytes; errors name the file.
+    pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self, PolicyError> {
         let owned = || path.to_owned();
-        let bytes =
-            files::read(path).map_err(|error| PolicyError::Read { path: owned(), error })?;
         let store = |error| PolicyError::Store { path: owned(), error };
-        let tensors = Store::from_bytes(&bytes).map_err(store)?;
+        let tensors = Store::from_bytes(bytes).map_err(store)?;
         let about: About = serde_json::from_str(&tensors.about)
             .map_err(|error| PolicyError::About { path: owned(), error })?;
         // Format 1 did not name the activation, which was always the default.

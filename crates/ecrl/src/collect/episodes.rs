@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cmdp::{Constraint, Env, Episode, Fault, Rng};
+use cmdp::{Constraint, Env, EnvSpec, Episode, Fault, Rng, Step};
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
@@ -117,59 +117,113 @@ fn row(numbers: &[f32], index: usize, width: usize) -> &[f32] {
 /// Plays one episode.
 pub fn play(env: &mut dyn Env, ticket: &Ticket, choice: Choice) -> Rollout {
     let spec = env.spec().clone();
-    let mut rng: Rng = cmdp::rng(ticket.key);
     let mut obs = vec![0.0; spec.observation];
     let mut costs = vec![0.0; spec.constraints.len()];
-    let mut action = vec![0.0; spec.action];
-    let (policy, mut draw) = (Head::of(&spec), vec![0.0; spec.action]);
-    let mut scratch = Vec::new();
-    let mut rollout = Rollout {
-        episode: Episode::new(&spec.constraints),
-        unstable: false,
-        fault: None,
-        times: [Duration::ZERO; 2],
-        terminated: false,
-        obs: vec![],
-        actions: vec![],
-        rewards: vec![],
-        costs: vec![],
-    };
-    let begun = Instant::now();
-    env.reset(&mut rng, &mut obs);
-    rollout.times[0] = begun.elapsed();
-    rollout.fault = fault(env, &spec, &obs, 0.0, &[]);
+    let mut player = Player::new(&spec, ticket, choice);
+    let start = Instant::now();
+    env.reset(&mut player.rng, &mut obs);
+    player.rollout.times[0] = start.elapsed();
+    player.rollout.fault = fault(env, &spec, &obs, 0.0, &[]);
     loop {
-        let first = rollout.obs.len();
-        rollout.obs.extend(obs.iter().map(|&x| x as f32));
-        let head = ticket.actor.forward_one(&rollout.obs[first..], &mut scratch);
-        match choice {
-            Choice::Mean => policy.settle(head, &mut action),
-            Choice::Sample => policy.draw(head, &mut rng, &mut draw, &mut action),
-        }
+        let action = player.act(&obs);
         let start = Instant::now();
-        let step = env.step(&action, &mut obs, &mut costs);
-        rollout.times[0] += start.elapsed();
-        rollout.episode.push(&step, &costs);
-        rollout.actions.extend(&action);
+        let step = env.step(action, &mut obs, &mut costs);
+        let time = start.elapsed();
+        let fault = fault(env, &spec, &obs, step.reward, &costs);
+        if player.note(&step, &obs, &costs, fault, time) {
+            return player.end();
+        }
+    }
+}
+
+/// Who plays one episode, whatever it is played in: acts and takes note.
+pub struct Player<'a> {
+    actor: &'a Mlp,
+    choice: Choice,
+    head: Head,
+    /// All its randomness; the start of the episode draws from it first.
+    pub rng: Rng,
+    action: Vec<f32>,
+    draw: Vec<f32>,
+    scratch: Vec<f32>,
+    begun: Instant,
+    rollout: Rollout,
+}
+
+impl<'a> Player<'a> {
+    /// Before the first step.
+    pub fn new(spec: &EnvSpec, ticket: &Ticket<'a>, choice: Choice) -> Self {
+        Self {
+            actor: ticket.actor,
+            choice,
+            head: Head::of(spec),
+            rng: cmdp::rng(ticket.key),
+            action: vec![0.0; spec.action],
+            draw: vec![0.0; spec.action],
+            scratch: Vec::new(),
+            begun: Instant::now(),
+            rollout: Rollout {
+                episode: Episode::new(&spec.constraints),
+                unstable: false,
+                fault: None,
+                times: [Duration::ZERO; 2],
+                terminated: false,
+                obs: vec![],
+                actions: vec![],
+                rewards: vec![],
+                costs: vec![],
+            },
+        }
+    }
+
+    /// What it does where it observes this.
+    pub fn act(&mut self, obs: &[f64]) -> &[f32] {
+        let first = self.rollout.obs.len();
+        self.rollout.obs.extend(obs.iter().map(|&x| x as f32));
+        let head = self.actor.forward_one(&self.rollout.obs[first..], &mut self.scratch);
+        match self.choice {
+            Choice::Mean => self.head.settle(head, &mut self.action),
+            Choice::Sample => {
+                self.head.draw(head, &mut self.rng, &mut self.draw, &mut self.action);
+            }
+        }
+        &self.action
+    }
+
+    /// Takes note of what came of it and how long that took; returns whether the episode is over.
+    pub fn note(
+        &mut self,
+        step: &Step,
+        obs: &[f64],
+        costs: &[f64],
+        fault: Option<Fault>,
+        time: Duration,
+    ) -> bool {
+        let rollout = &mut self.rollout;
+        rollout.times[0] += time;
+        rollout.episode.push(step, costs);
+        rollout.actions.extend(&self.action);
         rollout.rewards.push(step.reward as f32);
         rollout.costs.extend(costs.iter().map(|&c| c as f32));
         rollout.unstable |= step.unstable;
-        if rollout.fault.is_none() {
-            rollout.fault = fault(env, &spec, &obs, step.reward, &costs);
-        }
-        if step.is_last() || rollout.fault.is_some() {
+        rollout.fault = rollout.fault.take().or(fault);
+        let over = step.is_last() || rollout.fault.is_some();
+        if over {
             rollout.terminated = step.terminated;
             rollout.obs.extend(obs.iter().map(|&x| x as f32));
-            rollout.times[1] = begun.elapsed();
-            return rollout;
+            rollout.times[1] = self.begun.elapsed();
         }
+        over
+    }
+
+    /// The episode, once it is over.
+    pub fn end(self) -> Rollout {
+        self.rollout
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use cmdp::Step;
-
     use super::*;
 
     #[test]

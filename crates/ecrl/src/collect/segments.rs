@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use cmdp::{Env, EnvSpec, Episode, Fault};
+use cmdp::{Constraint, Env, EnvSpec, Episode, Fault, Rng, Step};
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,25 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// An episode under way in an environment that cannot tell its state, after so many have begun.
+    pub fn under_way(begun: u64, episode: &Episode) -> Self {
+        let (reward, steps, cost_sums) = episode.state();
+        Self { env: None, begun, reward, steps, cost_sums: cost_sums.to_vec() }
+    }
+
+    /// Episodes that have begun, and whether one was under way.
+    pub fn begun(&self) -> (u64, bool) {
+        (self.begun, self.steps > 0)
+    }
+
+    /// What is said of a task whose episodes under way begin anew.
+    pub fn note(task: &str) -> String {
+        format!(
+            "{task} cannot tell its state: episodes under way begin anew, and the run is not the \
+             uninterrupted one to the bit"
+        )
+    }
+
     /// Whether it is of a task with as many constraints.
     pub fn fits(&self, other: &Self) -> bool {
         self.cost_sums.len() == other.cost_sums.len()
@@ -84,13 +103,12 @@ impl Running {
 
     /// It as it is now.
     pub fn stored(&self) -> Stored {
-        let (reward, steps, cost_sums) = self.episode.state();
-        let cost_sums = cost_sums.to_vec();
+        let cost_sums = self.episode.state().2.to_vec();
         match self.fresh && self.begun > 0 {
             // As if the next episode had just begun: that is how it goes on.
             true => Stored { env: None, begun: self.begun + 1, reward: 0.0, steps: 0, cost_sums },
             false => {
-                Stored { env: self.env.capture(), begun: self.begun, reward, steps, cost_sums }
+                Stored { env: self.env.capture(), ..Stored::under_way(self.begun, &self.episode) }
             }
         }
     }
@@ -119,60 +137,30 @@ impl Running {
                 self.begun = begun.saturating_sub(1);
                 Ok(None)
             }
-            None => Ok(Some(format!(
-                "{} cannot tell its state: episodes under way begin anew, and the run is not the \
-                 uninterrupted one to the bit",
-                self.env.spec().name
-            ))),
+            None => Ok(Some(Stored::note(&self.env.spec().name))),
         }
     }
 
     /// Plays some steps, from one episode into the next.
     pub fn play(&mut self, order: &Order) -> Segment {
-        let Order { actor, steps, costs: costs_noted, key: [seed, stream, generation] } = *order;
-        let begun = Instant::now();
         let spec = self.env.spec().clone();
-        let mut rng = cmdp::rng([seed, stream, generation, self.number]);
         let mut costs = vec![0.0; spec.constraints.len()];
-        let (policy, mut draw) = (Head::of(&spec), vec![0.0; spec.action]);
-        let mut action = vec![0.0; spec.action];
-        let mut scratch = Vec::new();
-        let mut played = Segment::default();
-        let batch = &mut played.batch;
-        batch.signals = vec![Vec::with_capacity(steps); 1 + costs_noted];
-        for step in 1..=steps {
+        let mut recorder = Recorder::new(&spec, order, self.number);
+        for _ in 0..order.steps {
             if std::mem::take(&mut self.fresh) {
-                self.reset(seed, &spec, &mut played.fault);
+                self.reset(order.key[0], &spec, &mut recorder.segment.fault);
             }
-            let first = batch.obs.len();
-            batch.obs.extend(self.obs.iter().map(|&x| x as f32));
-            let head = actor.forward_one(&batch.obs[first..], &mut scratch);
-            policy.draw(head, &mut rng, &mut draw, &mut action);
-            batch.draws.extend(&draw);
+            let action = recorder.act(&self.obs);
             let start = Instant::now();
-            let brought = self.env.step(&action, &mut self.obs, &mut costs);
-            played.times[0] += start.elapsed();
-            self.episode.push(&brought, &costs);
-            let numbers = [brought.reward].into_iter().chain(costs.iter().copied());
-            for (signal, number) in batch.signals.iter_mut().zip(numbers) {
-                signal.push(number as f32);
-            }
-            batch.next_obs.extend(self.obs.iter().map(|&x| x as f32));
-            let flag = |is: bool| f32::from(u8::from(is));
-            batch.terminated.push(flag(brought.terminated));
-            batch.last.push(flag(brought.is_last() || step == steps));
-            played.unstable += usize::from(brought.unstable);
-            if played.fault.is_none() {
-                played.fault = fault(&mut *self.env, &spec, &self.obs, brought.reward, &costs);
-            }
+            let brought = self.env.step(action, &mut self.obs, &mut costs);
+            recorder.segment.times[0] += start.elapsed();
+            let fault = fault(&mut *self.env, &spec, &self.obs, brought.reward, &costs);
+            recorder.note(&brought, &self.obs, &costs, fault, &mut self.episode);
             if brought.is_last() {
-                let next = Episode::new(&spec.constraints);
-                played.ended.push(std::mem::replace(&mut self.episode, next));
-                self.reset(seed, &spec, &mut played.fault);
+                self.reset(order.key[0], &spec, &mut recorder.segment.fault);
             }
         }
-        played.times[1] = begun.elapsed();
-        played
+        recorder.end()
     }
 
     fn reset(&mut self, seed: u64, spec: &EnvSpec, found: &mut Option<Fault>) {
@@ -181,6 +169,85 @@ impl Running {
         self.episode = Episode::new(&spec.constraints);
         self.env.reset(&mut rng, &mut self.obs);
         *found = found.take().or_else(|| fault(&mut *self.env, spec, &self.obs, 0.0, &[]));
+    }
+}
+
+/// Who plays a segment, whatever it is played in: acts and takes note.
+pub struct Recorder<'a> {
+    actor: &'a Mlp,
+    head: Head,
+    rng: Rng,
+    action: Vec<f32>,
+    draw: Vec<f32>,
+    scratch: Vec<f32>,
+    begun: Instant,
+    constraints: &'a [Constraint],
+    segment: Segment,
+}
+
+impl<'a> Recorder<'a> {
+    /// Before the first step, in the environment of that number.
+    pub fn new(spec: &'a EnvSpec, order: &Order<'a>, number: u64) -> Self {
+        let Order { actor, steps, costs, key: [seed, stream, generation] } = *order;
+        let mut segment = Segment::default();
+        segment.batch.signals = vec![Vec::with_capacity(steps); 1 + costs];
+        Self {
+            actor,
+            head: Head::of(spec),
+            rng: cmdp::rng([seed, stream, generation, number]),
+            action: vec![0.0; spec.action],
+            draw: vec![0.0; spec.action],
+            scratch: Vec::new(),
+            begun: Instant::now(),
+            constraints: &spec.constraints,
+            segment,
+        }
+    }
+
+    /// What it does where it observes this.
+    pub fn act(&mut self, obs: &[f64]) -> &[f32] {
+        let batch = &mut self.segment.batch;
+        let first = batch.obs.len();
+        batch.obs.extend(obs.iter().map(|&x| x as f32));
+        let head = self.actor.forward_one(&batch.obs[first..], &mut self.scratch);
+        self.head.draw(head, &mut self.rng, &mut self.draw, &mut self.action);
+        batch.draws.extend(&self.draw);
+        &self.action
+    }
+
+    /// Takes note of what came of it; where that ends the episode under way, the next one is.
+    pub fn note(
+        &mut self,
+        step: &Step,
+        obs: &[f64],
+        costs: &[f64],
+        fault: Option<Fault>,
+        episode: &mut Episode,
+    ) {
+        let Segment { batch, ended, unstable, fault: found, .. } = &mut self.segment;
+        episode.push(step, costs);
+        let numbers = [step.reward].into_iter().chain(costs.iter().copied());
+        for (signal, number) in batch.signals.iter_mut().zip(numbers) {
+            signal.push(number as f32);
+        }
+        batch.next_obs.extend(obs.iter().map(|&x| x as f32));
+        let flag = |is: bool| f32::from(u8::from(is));
+        batch.terminated.push(flag(step.terminated));
+        batch.last.push(flag(step.is_last()));
+        *unstable += usize::from(step.unstable);
+        *found = found.take().or(fault);
+        if step.is_last() {
+            ended.push(std::mem::replace(episode, Episode::new(self.constraints)));
+        }
+    }
+
+    /// The segment; an episode under way goes on in the next.
+    pub fn end(mut self) -> Segment {
+        if let Some(last) = self.segment.batch.last.last_mut() {
+            *last = 1.0;
+        }
+        self.segment.times[1] = self.begun.elapsed();
+        self.segment
     }
 }
 

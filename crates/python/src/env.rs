@@ -1,0 +1,446 @@
+//! A Python environment as one of this program's.
+
+use std::sync::{Arc, Mutex};
+
+use cmdp::{Constraint, Env, EnvSpec, Rng, StateError, Step};
+use numpy::{Element, PyArray1, PyArrayDyn, PyArrayMethods as _, PyUntypedArrayMethods as _};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use rand::Rng as _;
+use runs::interface::{Action, Interface, Part};
+use serde::Deserialize;
+
+/// The last exception of an environment, for whoever raises it again.
+pub type Raised = Arc<Mutex<Option<PyErr>>>;
+
+/// What Python tells of an environment.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Description {
+    /// The task's name.
+    pub name: String,
+    /// The constraints, written out.
+    pub constraints: Vec<String>,
+    /// The time limit, as far as it is known.
+    pub max_steps: usize,
+    /// Whether that is known: an episode beyond it is then an error.
+    pub endless: bool,
+    /// What it shows.
+    pub interface: Interface,
+}
+
+impl Description {
+    /// What an algorithm needs to know of it.
+    pub fn spec(&self) -> PyResult<EnvSpec> {
+        let Interface { observation, action, .. } = &self.interface;
+        let constraints: Result<Vec<Constraint>, _> =
+            self.constraints.iter().map(|text| text.parse()).collect();
+        Ok(EnvSpec {
+            name: self.name.clone(),
+            observation: observation.iter().map(size).sum(),
+            action: match action {
+                Action::Box { low, .. } => low.len(),
+                Action::Discrete { .. } => 1,
+            },
+            choices: action.choices(),
+            max_steps: self.max_steps,
+            constraints: constraints.map_err(value_error)?,
+        })
+    }
+}
+
+/// The numbers of a part.
+fn size(part: &Part) -> usize {
+    part.shape.iter().product()
+}
+
+pub fn value_error(error: impl ToString) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// One Python environment.
+pub struct PyEnv {
+    spec: EnvSpec,
+    parts: Parts,
+    actions: Actions,
+    costs: Costs,
+    step: Py<PyAny>,
+    reset: Py<PyAny>,
+    /// Tells and takes a state, where the environment can.
+    state: Option<Py<PyAny>>,
+    endless: bool,
+    steps: usize,
+    begun: bool,
+    /// What was observed last, where a state is told with it.
+    seen: Vec<f64>,
+    failure: Option<String>,
+    raised: Raised,
+}
+
+impl PyEnv {
+    /// From what `_environment.Adapter` tells.
+    pub fn new(adapter: &Bound<PyAny>, raised: Raised) -> PyResult<Self> {
+        let text: String = adapter.getattr("description")?.extract()?;
+        let description: Description = serde_json::from_str(&text).map_err(value_error)?;
+        let (py, env) = (adapter.py(), adapter.getattr("env")?);
+        let spec = description.spec()?;
+        let state = adapter.getattr("state")?;
+        Ok(Self {
+            parts: Parts::new(py, &description.interface.observation),
+            actions: Actions::new(py, &description.interface.action)?,
+            costs: Costs::new(py, &spec.constraints),
+            step: env.getattr("step")?.unbind(),
+            reset: env.getattr("reset")?.unbind(),
+            state: (!state.is_none()).then(|| state.unbind()),
+            endless: description.endless,
+            spec,
+            steps: 0,
+            begun: false,
+            seen: Vec::new(),
+            failure: None,
+            raised,
+        })
+    }
+
+    /// Takes note of what was raised; nothing is asked of the environment any more.
+    fn fail(&mut self, py: Python, error: PyErr) {
+        if self.failure.is_none() {
+            self.failure = Some(told(py, &error));
+            self.raised.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+        }
+    }
+
+    fn see(&mut self, obs: &[f64]) {
+        if self.state.is_some() {
+            self.seen.clear();
+            self.seen.extend_from_slice(obs);
+        }
+    }
+
+    fn try_reset(&mut self, py: Python, seed: u32, obs: &mut [f64]) -> PyResult<()> {
+        let keywords = PyDict::new(py);
+        keywords.set_item(pyo3::intern!(py, "seed"), seed)?;
+        let result = self.reset.bind(py).call((), Some(&keywords))?;
+        let pair = result.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
+        let pair = pair.ok_or_else(|| {
+            let kind = kind(&result);
+            PyTypeError::new_err(format!("reset returned {kind}; expected (observation, info)"))
+        })?;
+        self.parts.read(&pair.get_item(0)?, obs)
+    }
+
+    fn try_step(
+        &mut self,
+        py: Python,
+        action: &[f32],
+        obs: &mut [f64],
+        costs: &mut [f64],
+    ) -> PyResult<Step> {
+        let action = self.actions.array(py, action)?;
+        let result = self.step.bind(py).call1((action,))?;
+        let tuple = result.cast::<PyTuple>().ok().filter(|t| matches!(t.len(), 5 | 6));
+        let tuple = tuple.ok_or_else(|| {
+            PyTypeError::new_err(format!(
+                "step returned {}; expected (observation, reward, terminated, truncated, info), or with a \
+                 cost after the reward",
+                kind(&result)
+            ))
+        })?;
+        // Safety-Gymnasium's steps have the cost behind the reward.
+        let own_cost = if tuple.len() == 6 { Some(tuple.get_item(2)?) } else { None };
+        let rest = tuple.len() - 3;
+        self.parts.read(&tuple.get_item(0)?, obs)?;
+        self.costs.read(&tuple.get_item(rest + 2)?, own_cost.as_ref(), costs)?;
+        Ok(Step {
+            reward: number(&tuple.get_item(1)?, "the reward")?,
+            terminated: flag(&tuple.get_item(rest)?, "terminated")?,
+            truncated: flag(&tuple.get_item(rest + 1)?, "truncated")?,
+            unstable: false,
+        })
+    }
+}
+
+impl Env for PyEnv {
+    fn spec(&self) -> &EnvSpec {
+        &self.spec
+    }
+
+    fn reset(&mut self, rng: &mut Rng, obs: &mut [f64]) {
+        let seed = rng.next_u32();
+        (self.steps, self.begun) = (0, true);
+        if self.failure.is_none() {
+            Python::attach(|py| {
+                if let Err(error) = self.try_reset(py, seed, obs) {
+                    self.fail(py, error);
+                }
+            });
+        }
+        self.see(obs);
+    }
+
+    fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
+        let over = Step { reward: 0.0, terminated: true, truncated: false, unstable: false };
+        if self.failure.is_some() {
+            return over;
+        }
+        self.steps += 1;
+        let mut step = Python::attach(|py| {
+            self.try_step(py, action, obs, costs).unwrap_or_else(|error| {
+                self.fail(py, error);
+                over
+            })
+        });
+        self.see(obs);
+        if self.steps >= self.spec.max_steps && !step.is_last() {
+            step.truncated = true;
+            if self.endless {
+                let error = value_error(format!(
+                    "an episode has not ended after {} steps; expected max_episode_steps= to be given, or an \
+                     environment with a time limit",
+                    self.steps
+                ));
+                Python::attach(|py| self.fail(py, error));
+            }
+        }
+        step
+    }
+
+    fn failure(&mut self) -> Option<String> {
+        self.failure.clone()
+    }
+
+    fn capture(&self) -> Option<Vec<f64>> {
+        let state = self.state.as_ref().filter(|_| self.begun && self.failure.is_none())?;
+        let text: String = Python::attach(|py| {
+            let text = state.bind(py).call_method0("dump").ok()?;
+            text.extract().ok()
+        })?;
+        let mut numbers = vec![self.steps as f64];
+        numbers.extend(&self.seen);
+        numbers.extend(packed(text.as_bytes()));
+        Some(numbers)
+    }
+
+    fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
+        let task = self.spec.name.clone();
+        let refused = |task: &str| StateError::NotCaptured { task: task.into() };
+        let own = self.state.as_ref().ok_or_else(|| refused(&task))?;
+        let (steps, rest) = state.split_first().ok_or_else(|| refused(&task))?;
+        let (seen, rest) = rest.split_at_checked(obs.len()).ok_or_else(|| refused(&task))?;
+        let text = String::from_utf8(unpacked(rest)).map_err(|_| refused(&task))?;
+        Python::attach(|py| own.bind(py).call_method1("load", (text,)).map(|_| ()))
+            .map_err(|error| StateError::NotCaptured { task: format!("{task} ({error})") })?;
+        obs.copy_from_slice(seen);
+        self.see(seen);
+        (self.steps, self.begun) = (*steps as usize, true);
+        Ok(())
+    }
+}
+
+/// Text as numbers, four bytes each: a number of f64 holds them whatever it goes through.
+fn packed(bytes: &[u8]) -> impl Iterator<Item = f64> {
+    let fours = bytes.chunks(4).map(|four| {
+        let mut whole = [0; 4];
+        whole[..four.len()].copy_from_slice(four);
+        f64::from(u32::from_le_bytes(whole))
+    });
+    [bytes.len() as f64].into_iter().chain(fours)
+}
+
+fn unpacked(numbers: &[f64]) -> Vec<u8> {
+    let Some((length, fours)) = numbers.split_first() else { return Vec::new() };
+    let mut bytes: Vec<u8> = fours.iter().flat_map(|x| (*x as u32).to_le_bytes()).collect();
+    bytes.truncate(*length as usize);
+    bytes
+}
+
+/// An exception in one line, and below it the traceback.
+pub fn told(py: Python, error: &PyErr) -> String {
+    let full = py.import("traceback").and_then(|module| {
+        let lines = module.call_method1("format_exception", (error.value(py),))?;
+        PyString::new(py, "").call_method1("join", (lines,))?.extract::<String>()
+    });
+    // A traceback ends with the exception; one of our own has none.
+    let summary = error.to_string();
+    let trace =
+        if error.traceback(py).is_some() { full.unwrap_or_default() } else { String::new() };
+    format!("{}\n{trace}", summary.replace('\n', " "))
+}
+
+fn kind(value: &Bound<PyAny>) -> String {
+    match value.cast::<PyTuple>() {
+        Ok(tuple) => format!("{} values", tuple.len()),
+        Err(_) => value.get_type().name().map_or("something".into(), |name| format!("a {name}")),
+    }
+}
+
+fn number(value: &Bound<PyAny>, what: &str) -> PyResult<f64> {
+    value.extract().map_err(|_| {
+        PyTypeError::new_err(format!("{what} is a {}; expected a number", value.get_type()))
+    })
+}
+
+fn flag(value: &Bound<PyAny>, what: &str) -> PyResult<bool> {
+    value.is_truthy().map_err(|_| {
+        PyTypeError::new_err(format!("{what} is a {}; expected True or False", value.get_type()))
+    })
+}
+
+/// How observations are read.
+struct Parts(Vec<(Vec<Py<PyString>>, String, Vec<usize>)>);
+
+impl Parts {
+    fn new(py: Python, parts: &[Part]) -> Self {
+        let key = |key: &String| PyString::intern(py, key).unbind();
+        let part = |p: &Part| (p.path.iter().map(key).collect(), p.path.join("."), p.shape.clone());
+        Self(parts.iter().map(part).collect())
+    }
+
+    fn read(&self, observation: &Bound<PyAny>, mut out: &mut [f64]) -> PyResult<()> {
+        for (keys, name, shape) in &self.0 {
+            let (own, rest) = out.split_at_mut(shape.iter().product());
+            out = rest;
+            let mut value = observation.clone();
+            for key in keys {
+                value = value.get_item(key)?;
+            }
+            if !copied::<f64>(&value, shape, own) && !copied::<f32>(&value, shape, own) {
+                let array = as_doubles(&value)?;
+                if !copied::<f64>(&array, shape, own) {
+                    let found: String = array.getattr("shape")?.str()?.extract()?;
+                    let what = if name.is_empty() { "" } else { &format!("['{name}']") };
+                    let text =
+                        format!("the observation{what} has shape {found}; expected {shape:?}");
+                    return Err(value_error(text));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies an array's numbers where they are of this type, of this shape and in order.
+fn copied<T: Element + Copy + Into<f64>>(
+    value: &Bound<PyAny>,
+    shape: &[usize],
+    out: &mut [f64],
+) -> bool {
+    let Ok(array) = value.cast::<PyArrayDyn<T>>() else { return false };
+    if array.shape() != shape || !array.is_c_contiguous() {
+        return false;
+    }
+    // SAFETY: while we are attached nobody else changes it, and nothing of it is kept.
+    let Ok(numbers) = (unsafe { array.as_slice() }) else { return false };
+    out.iter_mut().zip(numbers).for_each(|(out, number)| *out = (*number).into());
+    true
+}
+
+/// Whatever it is as an array of doubles, in order.
+fn as_doubles<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static CONVERT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = value.py();
+    let convert = CONVERT.get_or_try_init(py, || -> PyResult<_> {
+        Ok(py.import("ecrl._environment")?.getattr("as_doubles")?.unbind())
+    })?;
+    convert.bind(py).call1((value,))
+}
+
+/// How actions are made.
+enum Actions {
+    Box { low: Vec<f64>, high: Vec<f64>, shape: Vec<usize>, kind: Kind },
+    Discrete { start: i64 },
+}
+
+enum Kind {
+    Single,
+    Double,
+    Other(Py<PyAny>),
+}
+
+impl Actions {
+    fn new(py: Python, action: &Action) -> PyResult<Self> {
+        Ok(match action.clone() {
+            Action::Discrete { start, .. } => Self::Discrete { start },
+            Action::Box { low, high, shape, dtype } => {
+                let kind = match &dtype[..] {
+                    "float32" => Kind::Single,
+                    "float64" => Kind::Double,
+                    other => {
+                        Kind::Other(py.import("numpy")?.call_method1("dtype", (other,))?.unbind())
+                    }
+                };
+                Self::Box { low, high, shape, kind }
+            }
+        })
+    }
+
+    /// A new one each time: environments keep them.
+    fn array<'py>(&self, py: Python<'py>, action: &[f32]) -> PyResult<Bound<'py, PyAny>> {
+        let (low, high, shape, kind) = match self {
+            Self::Discrete { start } => {
+                return Ok((start + action[0] as i64).into_pyobject(py)?.into_any());
+            }
+            Self::Box { low, high, shape, kind } => (low, high, shape, kind),
+        };
+        let scaled = action.iter().zip(low.iter().zip(high)).map(|(a, (low, high))| {
+            // What is not a number is taken for the middle.
+            let a = if a.is_nan() { 0.0 } else { f64::from(a.clamp(-1.0, 1.0)) };
+            (low + (a + 1.0) * 0.5 * (high - low)).clamp(*low, *high)
+        });
+        let array = match kind {
+            Kind::Single => PyArray1::from_iter(py, scaled.map(|x| x as f32)).into_any(),
+            Kind::Double => PyArray1::from_iter(py, scaled).into_any(),
+            Kind::Other(kind) => {
+                let doubles = PyArray1::from_iter(py, scaled);
+                doubles.call_method1(pyo3::intern!(py, "astype"), (kind,))?
+            }
+        };
+        match &shape[..] {
+            [_] => Ok(array),
+            shape => array.call_method1(pyo3::intern!(py, "reshape"), (shape.to_vec(),)),
+        }
+    }
+}
+
+/// How costs are read.
+pub struct Costs(Vec<(String, Py<PyString>)>);
+
+impl Costs {
+    pub fn new(py: Python, constraints: &[Constraint]) -> Self {
+        let keys =
+            constraints.iter().map(|c| (c.name.clone(), PyString::intern(py, &c.name).unbind()));
+        Self(keys.collect())
+    }
+
+    /// From `info`, but for one called `cost` where the step brought it by itself.
+    fn read(
+        &self,
+        info: &Bound<PyAny>,
+        own: Option<&Bound<PyAny>>,
+        out: &mut [f64],
+    ) -> PyResult<()> {
+        for ((name, key), out) in self.0.iter().zip(out) {
+            let found = match own {
+                Some(cost) if name == "cost" => Some(cost.clone()),
+                _ => match info.cast::<PyDict>() {
+                    Ok(info) => info.get_item(key)?,
+                    Err(_) => info.get_item(key).ok(),
+                },
+            };
+            let found = found.ok_or_else(|| missing(name, info))?;
+            *out = number(&found, &format!("the cost '{name}'"))?;
+        }
+        Ok(())
+    }
+}
+
+/// What is said of a cost that is not there.
+pub fn missing(name: &str, info: &Bound<PyAny>) -> PyErr {
+    let keys = info.try_iter().and_then(|keys| {
+        keys.map(|key| key?.str()?.extract::<String>()).collect::<PyResult<Vec<_>>>()
+    });
+    let keys = keys.unwrap_or_default();
+    let there = if keys.is_empty() { "nothing".into() } else { keys.join(", ") };
+    value_error(format!("there is no cost '{name}' in info; there is {there}"))
+}

@@ -1,0 +1,59 @@
+//! Ctrl-C while a training runs: the first asks it to store what it has and end, the second ends it at
+//! once.
+//!
+//! Python itself would see a signal only between two of its own instructions, of which there may be none
+//! for minutes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pyo3::ffi;
+
+/// Signals since the handler was installed.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Handlers installed: trainings within trainings share it.
+static DEPTH: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn note(_: libc::c_int) {
+    if COUNT.fetch_add(1, Ordering::Relaxed) > 0 {
+        // SAFETY: it may be called from a signal handler, attached or not.
+        unsafe { ffi::PyErr_SetInterrupt() };
+    }
+}
+
+/// Whether Ctrl-C was pressed.
+pub fn asked() -> bool {
+    COUNT.load(Ordering::Relaxed) > 0
+}
+
+/// Whether it was pressed again.
+pub fn insisted() -> bool {
+    COUNT.load(Ordering::Relaxed) > 1
+}
+
+/// Listens as long as it lives; only Python's main thread may.
+pub struct Listening(libc::sigaction);
+
+impl Listening {
+    /// Takes Ctrl-C over.
+    pub fn begin() -> Self {
+        if DEPTH.fetch_add(1, Ordering::Relaxed) == 0 {
+            COUNT.store(0, Ordering::Relaxed);
+        }
+        // SAFETY: all zeros is a valid value of this plain struct.
+        let (mut own, mut before): (libc::sigaction, libc::sigaction) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        own.sa_sigaction = note as *const () as usize;
+        own.sa_flags = libc::SA_RESTART;
+        // SAFETY: both are valid, and the handler only touches what a handler may.
+        unsafe { libc::sigaction(libc::SIGINT, &own, &mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        DEPTH.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: it was in force before.
+        unsafe { libc::sigaction(libc::SIGINT, &self.0, std::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,434 @@
+//! Training from Python: what the command does, in Python's environments or the robots.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cli::{Failure, Progress, Stop, View, environment};
+use cmdp::Fault;
+use ecrl::collect::stage::{MakeStage, Stage};
+use ecrl::config::{Config, Layers};
+use ecrl::metrics::{Record, Value};
+use ecrl::trainer::{BoxError, TrainError, Trainer};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use rayon::ThreadPool;
+use runs::driver::{DriveError, Observer, Options, Run};
+use runs::policy::Policy;
+
+use crate::env::{Description, PyEnv, Raised, value_error};
+use crate::here::Here;
+use crate::interrupt::{self, Listening};
+use crate::lanes::Lanes;
+use crate::workers;
+
+pyo3::create_exception!(
+    _ecrl,
+    EnvError,
+    pyo3::exceptions::PyRuntimeError,
+    "The environment raised an exception, or brought what nobody can learn from."
+);
+
+/// Where Python's environments are played in, as `_environment` tells.
+#[pyclass(frozen, module = "ecrl._ecrl")]
+pub struct Place {
+    kind: Kind,
+    description: Description,
+    raised: Raised,
+}
+
+enum Kind {
+    /// In this thread, each made by a callable.
+    Here(Py<PyAny>),
+    /// In this thread, all in one.
+    Shared(Py<PyAny>),
+    /// All lanes in step.
+    Lanes(Py<PyAny>),
+    /// In processes, which make theirs from bytes.
+    Workers { payload: Py<PyBytes>, count: usize },
+}
+
+#[pymethods]
+impl Place {
+    /// One of `here`, `shared`, `lanes` and `workers`, with what that takes.
+    #[new]
+    #[pyo3(signature = (kind, how, description, count=1))]
+    fn new(kind: &str, how: Bound<PyAny>, description: &str, count: usize) -> PyResult<Self> {
+        let kind = match kind {
+            "here" => Kind::Here(how.unbind()),
+            "shared" => Kind::Shared(how.unbind()),
+            "lanes" => Kind::Lanes(how.unbind()),
+            "workers" => Kind::Workers { payload: how.cast_into::<PyBytes>()?.unbind(), count },
+            _ => return Err(value_error("an unknown kind")),
+        };
+        let description = serde_json::from_str(description).map_err(value_error)?;
+        Ok(Self { kind, description, raised: Raised::default() })
+    }
+}
+
+impl Place {
+    /// The stage, with so many running environments.
+    pub fn stage(&self, running: usize) -> Result<Box<dyn Stage>, BoxError> {
+        let spec = self.description.spec()?;
+        let own = || Arc::clone(&self.raised);
+        let only = |expected: usize| match running == 0 || running == expected {
+            true => Ok(()),
+            false => {
+                let text = format!("envs is {running}; expected {expected}, as many as there are");
+                Err(value_error(text))
+            }
+        };
+        let made = Python::attach(|py| -> PyResult<Result<Box<dyn Stage>, BoxError>> {
+            Ok(match &self.kind {
+                Kind::Here(make) => {
+                    let env = || PyEnv::new(&make.bind(py).call0()?, own());
+                    let playing = env()?;
+                    let running = (0..running as u64).map(|i| Ok((env()?, i)));
+                    Ok(Box::new(Here::new(playing, running.collect::<PyResult<_>>()?)))
+                }
+                Kind::Shared(adapter) => {
+                    only(1)?;
+                    Ok(Box::new(Here::shared(PyEnv::new(adapter.bind(py), own())?)))
+                }
+                Kind::Lanes(lanes) => {
+                    let lanes = Lanes::new(lanes.bind(py), spec, own())?;
+                    only(lanes.count())?;
+                    Ok(Box::new(lanes))
+                }
+                Kind::Workers { payload, count } => {
+                    let python: String = py.import("sys")?.getattr("executable")?.extract()?;
+                    let payload = payload.as_bytes(py);
+                    let started =
+                        py.detach(|| workers::start(&python, payload, spec, *count, running));
+                    started.map(|stage| Box::new(stage) as Box<dyn Stage>).map_err(Into::into)
+                }
+            })
+        });
+        made?
+    }
+
+    /// An error as Python sees it: what its environment raised comes with it.
+    fn error(&self, py: Python, message: String) -> PyErr {
+        let raised = self.raised.lock().unwrap_or_else(|e| e.into_inner()).take();
+        if interrupt::insisted() {
+            return PyKeyboardInterrupt::new_err(());
+        }
+        let (first, trace) = message.split_once('\n').unwrap_or((&message, ""));
+        let error = EnvError::new_err(first.to_owned());
+        let cause = match raised {
+            // One of our own says it all.
+            Some(raised) if raised.traceback(py).is_none() => None,
+            Some(raised) => Some(raised),
+            None if trace.is_empty() => None,
+            None => {
+                let remote =
+                    py.import("ecrl._environment").and_then(|m| m.getattr("RemoteTraceback"));
+                remote.and_then(|class| class.call1((trace,))).ok().map(PyErr::from_value)
+            }
+        };
+        error.set_cause(py, cause);
+        error
+    }
+}
+
+/// How a run is begun or gone on with.
+struct Stages<'a>(Option<&'a Place>);
+
+impl MakeStage for Stages<'_> {
+    fn stage(
+        &mut self,
+        config: &Config,
+        pool: &Arc<ThreadPool>,
+        running: usize,
+    ) -> Result<Box<dyn Stage>, BoxError> {
+        match self.0 {
+            Some(place) => place.stage(running),
+            None => (&mut environment::make).stage(config, pool, running),
+        }
+    }
+}
+
+/// Shows what is written in Python's standard output, or wherever `show` puts it.
+struct Shown {
+    show: Option<Py<PyAny>>,
+    text: Vec<u8>,
+}
+
+impl Write for Shown {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.show {
+            Some(_) => self.text.write(bytes),
+            None => io::stdout().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(show) = &self.show else { return io::stdout().flush() };
+        let text = String::from_utf8_lossy(&std::mem::take(&mut self.text)).into_owned();
+        let shown = Python::attach(|py| show.bind(py).call1((text,)).map(|_| ()));
+        shown.map_err(|error| io::Error::other(error.to_string()))
+    }
+}
+
+/// Watches a run: shows how it goes and calls back.
+struct Watch<'a> {
+    progress: Progress<'a, Shown>,
+    callback: Option<Py<PyAny>>,
+    stop: Stop,
+    /// What the callback, or showing something, raised.
+    raised: Option<PyErr>,
+}
+
+impl Observer for Watch<'_> {
+    fn progress(&mut self, steps: u64) {
+        self.progress.progress(steps);
+    }
+
+    fn generation(&mut self, record: &Record, trainer: &Trainer) {
+        self.progress.generation(record, trainer);
+        let Some(callback) = &self.callback else { return };
+        let told = Python::attach(|py| {
+            let answer = callback.bind(py).call1((told(py, record)?,))?;
+            Ok(!answer.is_none() && !answer.is_truthy()?)
+        });
+        match told {
+            Ok(false) => {}
+            Ok(true) => self.stop.ask(),
+            Err(error) => {
+                self.raised.get_or_insert(error);
+                self.stop.ask();
+            }
+        }
+    }
+
+    fn warning(&mut self, text: &str) {
+        let warned = Python::attach(|py| {
+            let warnings = py.import("warnings")?;
+            warnings.call_method1(
+                "warn",
+                (text, py.get_type::<pyo3::exceptions::PyUserWarning>(), 2),
+            )?;
+            Ok(())
+        });
+        // Where warnings are errors.
+        if let Err(error) = warned {
+            self.raised.get_or_insert(error);
+            self.stop.ask();
+        }
+    }
+
+    fn should_stop(&self) -> bool {
+        self.stop.asked() || interrupt::asked()
+    }
+}
+
+/// A generation's numbers by their names.
+fn told<'py>(py: Python<'py>, record: &Record) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (about, value) in record.iter() {
+        match value {
+            Value::Number(number) => dict.set_item(about.name, number)?,
+            Value::Count(count) => dict.set_item(about.name, count)?,
+            Value::Flag(flag) => dict.set_item(about.name, flag)?,
+            Value::Numbers(numbers) => dict.set_item(about.name, numbers)?,
+            Value::Text(text) => dict.set_item(about.name, text)?,
+        }
+    }
+    Ok(dict)
+}
+
+/// What all trainings take.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Driving {
+    threads: Option<usize>,
+    checkpoint_every: String,
+    callback: Option<Py<PyAny>>,
+    /// `quiet`, `lines`, `terminal` or `pages`.
+    view: String,
+    show: Option<Py<PyAny>>,
+    /// Whether it runs in Python's main thread.
+    main: bool,
+}
+
+impl Driving {
+    fn options(&self) -> PyResult<Options> {
+        let every = self.checkpoint_every.parse();
+        let every = every.map_err(|error| value_error(format!("checkpoint_every is {error}")))?;
+        let usual = Options::default();
+        let threads = self.threads.unwrap_or(usual.threads);
+        if !(1..=1024).contains(&threads) {
+            return Err(value_error(format!("threads is {threads}; expected 1 to 1024")));
+        }
+        Ok(Options { threads, checkpoint_every: every, ..usual })
+    }
+
+    /// Trains to the end, or until it is asked to stop.
+    fn drive(self, py: Python, run: Run, place: Option<&Place>) -> PyResult<()> {
+        let mut run = run;
+        let view = match &self.view[..] {
+            "quiet" => View::Quiet,
+            "lines" => View::Lines,
+            "terminal" => View::Terminal,
+            _ => View::Pages,
+        };
+        let listening = self.main.then(Listening::begin);
+        let stop = Stop::default();
+        let mut shown = Shown { show: self.show, text: Vec::new() };
+        let (trained, raised) = py.detach(|| {
+            let progress = Progress::new(&run, view, stop.clone(), &mut shown);
+            let mut watch =
+                Watch { progress, callback: self.callback, stop: stop.clone(), raised: None };
+            let trained = run.train(&mut watch);
+            let early = stop.asked() || interrupt::asked() || trained.is_err();
+            watch.progress.finish(&mut run, early, false);
+            (trained, watch.raised)
+        });
+        let interrupted = listening.is_some() && interrupt::asked();
+        trained.map_err(|error| failed(py, error, place))?;
+        drop(listening);
+        match raised {
+            Some(error) => Err(error),
+            None if interrupted => Err(PyKeyboardInterrupt::new_err(())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a run cannot start or go on, as Python sees it.
+pub fn failed(py: Python, error: DriveError, place: Option<&Place>) -> PyErr {
+    match (error, place) {
+        (DriveError::Train(TrainError::Fault(fault)), place) => {
+            let message = match &fault {
+                Fault::Failed { error, .. } => error.clone(),
+                Fault::NotFinite(_) => fault.to_string(),
+            };
+            match place {
+                Some(place) => place.error(py, message),
+                None => EnvError::new_err(message),
+            }
+        }
+        (DriveError::Train(TrainError::Env(error)), place) => match error.downcast::<PyErr>() {
+            Ok(raised) => *raised,
+            Err(error) => match (error.downcast::<Failure>(), place) {
+                (Ok(failure), _) => value_error(failure),
+                (Err(error), Some(place)) => place.error(py, error.to_string()),
+                (Err(error), None) => EnvError::new_err(error.to_string()),
+            },
+        },
+        (error, _) => failure(error.into()),
+    }
+}
+
+/// A failure of the command as an exception.
+pub fn failure(failure: Failure) -> PyErr {
+    match failure.code {
+        2 => PyValueError::new_err(failure.message),
+        _ => pyo3::exceptions::PyRuntimeError::new_err(failure.message),
+    }
+}
+
+/// What a new run is made of.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Asked {
+    algorithm: String,
+    /// A robot; none where a place is given.
+    task: Option<String>,
+    constraints: Option<Vec<String>>,
+    steps: i64,
+    seed: i64,
+    preset: Option<String>,
+    config: Option<PathBuf>,
+    /// As `key=value`.
+    values: Vec<String>,
+    until: Vec<String>,
+    start: Option<PathBuf>,
+    out: Option<PathBuf>,
+    force: bool,
+}
+
+/// Begins a run and trains it; returns its folder.
+#[pyfunction]
+pub fn train(
+    py: Python,
+    asked: Asked,
+    place: Option<Bound<Place>>,
+    driving: Driving,
+) -> PyResult<PathBuf> {
+    let place = place.as_ref().map(|place| place.get());
+    let mut layers = Layers::default();
+    if place.is_none() {
+        layers.set("constraints", environment::usual_constraints());
+    }
+    let config_error = |error: ecrl::config::ConfigError| value_error(error);
+    if let Some(path) = &asked.config {
+        let named =
+            |error: &dyn std::fmt::Display| value_error(format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
+        layers.file(&path.display().to_string(), &text).map_err(config_error)?;
+    }
+    layers
+        .set("algorithm", asked.algorithm.as_str())
+        .set("steps", asked.steps)
+        .set("seed", asked.seed);
+    if let Some(constraints) = &asked.constraints {
+        layers.set("constraints", constraints.clone());
+    }
+    if let Some(preset) = &asked.preset {
+        layers.preset(preset);
+    }
+    if !asked.until.is_empty() {
+        layers.set("test.until", asked.until.clone());
+    }
+    for assignment in &asked.values {
+        layers.assign(assignment).map_err(config_error)?;
+    }
+    let mut config = layers.build().map_err(config_error)?;
+    match (place, &asked.task) {
+        (Some(place), _) => {
+            config.task.clone_from(&place.description.name);
+            config.constraints.clone_from(&place.description.constraints);
+            let interface = serde_json::to_string(&place.description.interface);
+            config.environment = interface.map_err(value_error)?;
+        }
+        (None, Some(task)) => {
+            config.task.clone_from(task);
+            environment::resolve(&mut config).map_err(failure)?;
+        }
+        (None, None) => return Err(value_error("neither a task nor an environment is given")),
+    }
+    let mut options = driving.options()?;
+    options.force = asked.force;
+    let start = asked.start.as_deref().map(Policy::open).transpose();
+    options.start = start.map_err(|error| value_error(error.to_string()))?;
+    let name = format!("{}-{}-{}", config.task, config.algorithm, config.seed).replace('/', "-");
+    let out = asked.out.unwrap_or_else(|| PathBuf::from("runs").join(name));
+    let listening = driving.main.then(Listening::begin);
+    let run = py.detach(|| Run::create(config, &out, &options, Stages(place)));
+    drop(listening);
+    let run = run.map_err(|error| failed(py, error, place))?;
+    let path = run.path().to_owned();
+    driving.drive(py, run, place)?;
+    Ok(path)
+}
+
+/// Goes on with a run.
+#[pyfunction]
+#[pyo3(signature = (run, steps, changes, place, driving))]
+pub fn resume(
+    py: Python,
+    run: PathBuf,
+    steps: Option<u64>,
+    changes: Vec<String>,
+    place: Option<Bound<Place>>,
+    driving: Driving,
+) -> PyResult<()> {
+    let place = place.as_ref().map(|place| place.get());
+    let mut options = driving.options()?;
+    options.set = changes;
+    let resumed = py.detach(|| Run::resume(&run, steps, &options, Stages(place)));
+    let resumed = resumed.map_err(|error| failed(py, error, place))?;
+    driving.drive(py, resumed, place)
+}

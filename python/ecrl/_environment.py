@@ -1,0 +1,226 @@
+"""Whatever a user calls an environment, as what trains can be played in."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from ecrl import _constraints, _spaces
+from ecrl._ecrl import Place
+from ecrl._state import State
+
+# An episode that is longer is taken for one that never ends, unless the environment says how long it may be.
+LONGEST = 10_000
+
+Json = dict[str, Any]
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an exception in a worker process."""
+
+    def __str__(self) -> str:
+        return f"\n\n{self.args[0]}"
+
+
+def as_doubles(value: Any) -> NDArray[np.float64]:
+    """Whatever it is as an array of doubles, row after row."""
+    return np.asarray(value, dtype=np.float64, order="C")
+
+
+class Adapter:
+    """One environment and what there is to know of it."""
+
+    def __init__(self, env: Any, description: Json) -> None:
+        self.env = env
+        self.description = json.dumps(description)
+        self.state = State.of(env)
+
+
+class Recipe:
+    """How environments are made, under some constraints."""
+
+    def __init__(self, make: Callable[[], Any], constraints: list[str], limit: int | None) -> None:
+        self.make, self.constraints, self.limit = make, constraints, limit
+
+    def adapter(self) -> Adapter:
+        """A new environment."""
+        env = self.make()
+        return Adapter(env, describe(env, self.constraints, self.limit))
+
+    def payload(self) -> bytes:
+        """What a worker process makes the same from."""
+        try:
+            # What is defined in the main module goes along by value.
+            pickled = cloudpickle.dumps(self)
+        except Exception as error:
+            raise ValueError(
+                f"the environment cannot be sent to worker processes ({type(error).__name__}: {error}); "
+                "expected one that can be pickled, or n_envs=1"
+            ) from None
+        return pickle.dumps((sys.path, pickled))
+
+
+def describe(env: Any, constraints: list[str], limit: int | None) -> Json:
+    """What there is to know of an environment, or of each in a `VectorEnv`."""
+    vector = isinstance(env, gym.vector.VectorEnv)
+    for name in ("observation_space", "action_space", "reset", "step"):
+        if not hasattr(env, name):
+            raise TypeError(f"the environment is a {type(env).__name__} without {name}; expected a Gymnasium environment")
+    observation = env.single_observation_space if vector else env.observation_space
+    action = env.single_action_space if vector else env.action_space
+    parts = _spaces.observation_parts(observation)
+    if _spaces.size(parts) == 0:
+        raise ValueError(f"observation_space is {observation}; expected at least one number")
+    spec = getattr(env, "spec", None)
+    known = getattr(spec, "max_episode_steps", None)
+    interface: Json = {"observation": parts, "action": _spaces.action_of(action)}
+    if limit is not None:
+        interface["max_episode_steps"] = limit
+    if spec is not None and not vector:
+        try:
+            interface["recipe"] = spec.to_json()
+        except Exception:
+            pass  # it cannot be made again from words: whoever goes on with the run brings it
+    inner = env if vector else getattr(env, "unwrapped", env)
+    return {
+        "name": spec.id if spec is not None else type(inner).__name__,
+        "constraints": constraints,
+        "max_steps": limit or known or LONGEST,
+        "endless": not (limit or known),
+        "interface": interface,
+    }
+
+
+def place_of(env: Any, constraints: list[str], limit: int | None, n_envs: int | None) -> tuple[Place, Json]:
+    """Where to play in what a user calls an environment, and what there is to know of it."""
+    if limit is not None and limit < 1:
+        raise ValueError(f"max_episode_steps is {limit}; expected at least 1")
+    if n_envs is not None and not 1 <= n_envs <= 1024:
+        raise ValueError(f"n_envs is {n_envs}; expected 1 to 1024")
+    if isinstance(env, str):
+        make: Callable[[], Any] = _Made(env)
+    elif hasattr(env, "step") and hasattr(env, "reset"):
+        return _place_of_instance(env, constraints, limit, n_envs)
+    elif callable(env):
+        make = env
+    else:
+        raise TypeError(
+            f"env is a {type(env).__name__}; expected a Gymnasium id, a callable that makes an environment, an "
+            "environment, or the name of a robot as in ecrl.tasks()"
+        )
+    first = make()
+    if isinstance(first, gym.vector.VectorEnv):
+        return _place_of_instance(first, constraints, limit, n_envs)
+    description = describe(first, constraints, limit)
+    first.close()
+    recipe = Recipe(make, constraints, limit)
+    count = len(os.sched_getaffinity(0)) if n_envs is None else n_envs
+    text = json.dumps(description)
+    if count == 1:
+        return Place("here", recipe.adapter, text), description
+    return Place("workers", recipe.payload(), text, count), description
+
+
+def _place_of_instance(env: Any, constraints: list[str], limit: int | None, n_envs: int | None) -> tuple[Place, Json]:
+    if n_envs not in (None, 1):
+        kind = "a VectorEnv" if isinstance(env, gym.vector.VectorEnv) else "an environment"
+        raise ValueError(f"n_envs is {n_envs} with {kind} itself; expected a callable that makes one, or n_envs=1")
+    description = describe(env, constraints, limit)
+    text = json.dumps(description)
+    if isinstance(env, gym.vector.VectorEnv):
+        if limit is not None:
+            raise ValueError("max_episode_steps with a VectorEnv; expected environments that have a time limit")
+        description["lanes"] = env.num_envs
+        return Place("lanes", Lanes(env, description["interface"], constraints), text), description
+    description["lanes"] = 1
+    return Place("shared", Adapter(env, description), text), description
+
+
+class _Made:
+    """Makes an environment from an id, or from what a run has stored of it."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __call__(self) -> Any:
+        from ecrl import robots
+
+        robots.register()
+        spec = gym.envs.registration.EnvSpec.from_json(self.what) if self.what.startswith("{") else self.what
+        try:
+            return gym.make(spec)
+        except gym.error.Error as error:
+            raise ValueError(f"{error}; or one of the robots: {', '.join(robots.NAMES)}") from None
+
+
+class Lanes:
+    """The environments of a `VectorEnv`, which move in step."""
+
+    def __init__(self, env: Any, interface: Json, constraints: list[str]) -> None:
+        self.env, self.count = env, int(env.num_envs)
+        self._parts, self._action = interface["observation"], interface["action"]
+        self._costs = _constraints.names(constraints)
+        mode = env.metadata.get("autoreset_mode")
+        if mode is None:
+            raise ValueError(
+                "metadata['autoreset_mode'] of the VectorEnv is missing; expected a gymnasium.vector.AutoresetMode"
+            )
+        self._mode = gym.vector.AutoresetMode(mode)
+        self._over = np.zeros(self.count, dtype=bool)
+
+    def _rows(self, observation: Any) -> NDArray[np.float64]:
+        return _spaces.lay_out(self._parts, observation, self.count)
+
+    def reset(self, seed: int) -> NDArray[np.float64]:
+        """All lanes begin anew; returns where they are."""
+        observation, _ = self.env.reset(seed=seed)
+        self._over[:] = False
+        return self._rows(observation).ravel()
+
+    def step(self, actions: NDArray[np.float32]) -> tuple[NDArray[Any], ...]:
+        """One step of all lanes: where each is, where it got to before another episode began, rewards, costs,
+        terminated, truncated, and whose next step only begins an episode."""
+        result = self.env.step(_spaces.to_actions(self._action, actions.reshape(self.count, -1)))
+        if not (isinstance(result, tuple) and len(result) in (5, 6)):
+            raise TypeError(f"step returned {len(result)} values; expected 5, or 6 with a cost after the reward")
+        observation, reward, *own, terminated, truncated, info = result
+        now = self._rows(observation)
+        terminated, truncated = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
+        costs = self._costs_of(info, own[0] if own else None)
+        last = terminated | truncated
+        reached = now
+        if last.any() and self._mode == gym.vector.AutoresetMode.SAME_STEP:
+            reached = now.copy()
+            for i in np.flatnonzero(last):
+                reached[i] = _spaces.lay_out(self._parts, info["final_obs"][i])[0]
+        elif last.any() and self._mode == gym.vector.AutoresetMode.DISABLED:
+            reached = now.copy()
+            observation, _ = self.env.reset(options={"reset_mask": last})
+            now = self._rows(observation)
+        self._over = last if self._mode == gym.vector.AutoresetMode.NEXT_STEP else np.zeros(self.count, dtype=bool)
+        reward = np.ascontiguousarray(reward, dtype=np.float64)
+        return now.ravel(), reached.ravel(), reward, costs.ravel(), terminated, truncated, self._over
+
+    def _costs_of(self, info: Json, own: Any) -> NDArray[np.float64]:
+        costs = np.zeros((self.count, len(self._costs)))
+        for i, name in enumerate(self._costs):
+            if own is not None and name == "cost":
+                costs[:, i] = own
+                continue
+            there = info.get(f"_{name}", np.ones(self.count, dtype=bool)) if name in info else False
+            # Where an episode only begins, nothing costs.
+            if not np.all(there | self._over):
+                keys = ", ".join(key for key in info if not key.startswith("_")) or "nothing"
+                raise ValueError(f"there is no cost '{name}' in info; there is {keys}")
+            if name in info:
+                costs[:, i] = np.where(self._over, 0.0, np.asarray(info[name], dtype=np.float64))
+        return costs

@@ -1,0 +1,34 @@
+"""A worker process: plays episodes in environments of its own until the training that started it ends."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable
+
+from ecrl import _mujoco  # noqa: F401
+from ecrl import _ecrl
+from ecrl._environment import Adapter, Recipe
+
+
+def prepare(payload: bytes) -> Callable[[], Adapter]:
+    """What makes environments, from what `_environment.Recipe.payload` gave."""
+    path, pickled = pickle.loads(payload)
+    sys.path[:] = path
+    recipe: Recipe = pickle.loads(pickled)
+    return recipe.adapter
+
+
+def main() -> None:
+    # The line to the training is where standard input was; an environment must not read from it.
+    line = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    # Ctrl-C is the training's to answer.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _ecrl.work(line, prepare)
+
+
+if __name__ == "__main__":
+    main()
