@@ -100,6 +100,11 @@ def describe(env: Any, constraints: list[str], limit: int | None) -> Json:
     }
 
 
+def is_instance(env: Any) -> bool:
+    """Whether it is an environment itself, and not what makes one."""
+    return not isinstance(env, type) and hasattr(env, "step") and hasattr(env, "reset")
+
+
 def place_of(env: Any, constraints: list[str], limit: int | None, n_envs: int | None) -> tuple[Place, Json]:
     """Where to play in what a user calls an environment, and what there is to know of it."""
     if limit is not None and limit < 1:
@@ -108,7 +113,7 @@ def place_of(env: Any, constraints: list[str], limit: int | None, n_envs: int | 
         raise ValueError(f"n_envs is {n_envs}; expected 1 to 1024")
     if isinstance(env, str):
         make: Callable[[], Any] = _Made(env)
-    elif hasattr(env, "step") and hasattr(env, "reset"):
+    elif is_instance(env):
         return _place_of_instance(env, constraints, limit, n_envs)
     elif callable(env):
         make = env
@@ -195,8 +200,8 @@ class Lanes:
         observation, reward, *own, terminated, truncated, info = result
         now = self._rows(observation)
         terminated, truncated = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
-        costs = self._costs_of(info, own[0] if own else None)
         last = terminated | truncated
+        costs = self._costs_of(info, own[0] if own else None, last)
         reached = now
         if last.any() and self._mode == gym.vector.AutoresetMode.SAME_STEP:
             reached = now.copy()
@@ -210,17 +215,23 @@ class Lanes:
         reward = np.ascontiguousarray(reward, dtype=np.float64)
         return now.ravel(), reached.ravel(), reward, costs.ravel(), terminated, truncated, self._over
 
-    def _costs_of(self, info: Json, own: Any) -> NDArray[np.float64]:
+    def _costs_of(self, info: Json, own: Any, last: NDArray[np.bool_]) -> NDArray[np.float64]:
         costs = np.zeros((self.count, len(self._costs)))
+        # Where another episode has begun within the step, what the step brought is told apart.
+        same = self._mode == gym.vector.AutoresetMode.SAME_STEP
+        of_ended = info.get("final_info", {}) if same else info
         for i, name in enumerate(self._costs):
             if own is not None and name == "cost":
                 costs[:, i] = own
                 continue
-            there = info.get(f"_{name}", np.ones(self.count, dtype=bool)) if name in info else False
             # Where an episode only begins, nothing costs.
-            if not np.all(there | self._over):
+            told = self._over.copy()
+            for infos, lanes in ((info, ~last), (of_ended, last)):
+                if name in infos:
+                    lanes = lanes & ~self._over & infos.get(f"_{name}", True)
+                    costs[lanes, i] = np.asarray(infos[name], dtype=np.float64)[lanes]
+                    told |= lanes
+            if not told.all():
                 keys = ", ".join(key for key in info if not key.startswith("_")) or "nothing"
                 raise ValueError(f"there is no cost '{name}' in info; there is {keys}")
-            if name in info:
-                costs[:, i] = np.where(self._over, 0.0, np.asarray(info[name], dtype=np.float64))
         return costs

@@ -138,7 +138,7 @@ class Policy:
                 raise ValueError(f"{self.task} cannot be made from what was stored of it; expected env to be given")
         texts = self.constraints if constraints is None else _constraints.written_out(constraints)
         limit = max_episode_steps or (interface or {}).get("max_episode_steps")
-        place, _ = _environment.place_of(env, texts, limit, n_envs if not _is_instance(env) else None)
+        place, _ = _environment.place_of(env, texts, limit, None if _environment.is_instance(env) else n_envs)
         return _evaluation(self._policy.evaluate(place, None, episodes, seed))
 
     def export(self, path: str | os.PathLike[str], format: str | None = None) -> pathlib.Path:
@@ -146,10 +146,6 @@ class Policy:
         path = pathlib.Path(path)
         self._policy.export(path, format or path.suffix.lstrip("."))
         return path
-
-
-def _is_instance(env: Any) -> bool:
-    return hasattr(env, "step") and hasattr(env, "reset")
 
 
 def _unpickled(data: bytes, run: pathlib.Path | None) -> Policy:

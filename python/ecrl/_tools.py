@@ -8,7 +8,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import warnings
 from typing import Any, Literal, Union
 
 from ecrl import _ecrl
@@ -64,7 +63,7 @@ def report(runs: Path | Run | list[Path | Run], out: Path = "report", band: Lite
     several = runs if isinstance(runs, list) else [runs]
     paths = [run.path if isinstance(run, Run) else pathlib.Path(run) for run in several]
     for note in _ecrl.write_report(paths, pathlib.Path(out), band == "sd"):
-        warnings.warn(note, stacklevel=2)
+        print(f"note: {note}")
     return pathlib.Path(out) / "index.html"
 
 

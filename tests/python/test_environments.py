@@ -173,6 +173,7 @@ class Faulty(Track):
     ],
 )
 @pytest.mark.parametrize("algorithm", ["ppo", "sac"])
+@pytest.mark.filterwarnings("ignore:.*cannot tell its state")
 def test_what_breaks_down_ends_the_training_and_can_be_resumed(small, algorithm, kind, expected, workers):
     if workers == 2 and (algorithm == "sac" or kind not in ("raises", "nan")):
         pytest.skip("one of each is enough in processes")

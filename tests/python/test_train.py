@@ -100,6 +100,7 @@ def test_what_gymnasium_can_make_again_need_not_be_given(small):
         ecrl.resume(run, Track, steps=2000)
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot tell its state")
 def test_other_thresholds_from_here_on(small):
     run = small("ppo-lag", Track, constraints={"cost": 10}, on_generation=lambda info: False)
     again = ecrl.resume(run, Track, constraints={"cost": 5}, n_envs=1, progress=False)
@@ -119,6 +120,7 @@ def test_the_callback_sees_all_and_may_end_it(small):
     assert run.metrics()["env_steps"][-1] == 512
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot tell its state")
 def test_what_the_callback_raises_comes_through_and_nothing_is_lost(small, tmp_path):
     def fail(info):
         raise KeyError("mine")
@@ -152,13 +154,14 @@ def test_ctrl_c_stores_what_there_is(tmp_path, workers):
         except KeyboardInterrupt:
             print("stopped well")
     """
-    child = subprocess.Popen([sys.executable, "-u", "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
-    for line in child.stdout:
-        if "learner: reward" in line:
-            break
-    child.send_signal(signal.SIGINT)
-    rest = child.stdout.read()
-    assert child.wait(30) == 0 and "stopped well" in rest and "stopped sac on Track" in rest, rest
+    command = [sys.executable, "-u", "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        for line in child.stdout:
+            if "learner: reward" in line:
+                break
+        child.send_signal(signal.SIGINT)
+        rest = child.stdout.read()
+        assert child.wait(30) == 0 and "stopped well" in rest and "stopped sac on Track" in rest, rest
     assert any((tmp_path / "run" / "checkpoint").iterdir())
 
 
@@ -180,15 +183,15 @@ def test_ctrl_c_twice_ends_it_at_once(tmp_path):
     """
     for workers in ("1", "2"):
         command = [sys.executable, "-u", "-c", textwrap.dedent(program), workers]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert child.stdout.readline() == "begins\n"
-        with pytest.raises(subprocess.TimeoutExpired):
-            child.wait(2)
-        child.send_signal(signal.SIGINT)
-        with pytest.raises(subprocess.TimeoutExpired):
-            child.wait(0.5)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(10) == 0 and "stopped" in child.stdout.read()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout.readline() == "begins\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                child.wait(2)
+            child.send_signal(signal.SIGINT)
+            with pytest.raises(subprocess.TimeoutExpired):
+                child.wait(0.5)
+            child.send_signal(signal.SIGINT)
+            assert child.wait(10) == 0 and "stopped" in child.stdout.read()
 
 
 def test_a_worker_that_is_killed_is_told_of(small):

@@ -257,8 +257,10 @@ fn unpacked(numbers: &[f64]) -> Vec<u8> {
 
 /// An exception in one line, and below it the traceback.
 pub fn told(py: Python, error: &PyErr) -> String {
+    let trace = error.traceback(py);
     let full = py.import("traceback").and_then(|module| {
-        let lines = module.call_method1("format_exception", (error.value(py),))?;
+        let what = (error.get_type(py), error.value(py), &trace);
+        let lines = module.call_method1("format_exception", what)?;
         PyString::new(py, "").call_method1("join", (lines,))?.extract::<String>()
     });
     // A traceback ends with the exception; one of our own has none.

@@ -1,7 +1,7 @@
 //! Training from Python: what the command does, in Python's environments or the robots.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cli::{Failure, Progress, Stop, View, environment};
@@ -24,10 +24,11 @@ use crate::lanes::Lanes;
 use crate::workers;
 
 pyo3::create_exception!(
-    _ecrl,
+    ecrl,
     EnvError,
     pyo3::exceptions::PyRuntimeError,
-    "The environment raised an exception, or brought what nobody can learn from."
+    "The environment raised an exception, or brought what nobody can learn from. `run`, where there is one, can be \
+     gone on with from its last checkpoint."
 );
 
 /// Where Python's environments are played in, as `_environment` tells.
@@ -286,7 +287,7 @@ impl Driving {
             (trained, watch.raised)
         });
         let interrupted = listening.is_some() && interrupt::asked();
-        trained.map_err(|error| failed(py, error, place))?;
+        trained.map_err(|error| named(py, failed(py, error, place), run.path()))?;
         drop(listening);
         match raised {
             Some(error) => Err(error),
@@ -412,6 +413,14 @@ pub fn train(
     let path = run.path().to_owned();
     driving.drive(py, run, place)?;
     Ok(path)
+}
+
+/// Names the run with an exception of its environment: it can be gone on with.
+fn named(py: Python, error: PyErr, run: &Path) -> PyErr {
+    if error.is_instance_of::<EnvError>(py) {
+        let _ = error.value(py).setattr("run", run.as_os_str());
+    }
+    error
 }
 
 /// Goes on with a run.
