@@ -128,8 +128,8 @@ class Policy:
         """
         if episodes < 1:
             raise ValueError(f"episodes is {episodes}; expected at least 1")
-        interface = self.about.get("interface")
-        if interface is None and env is None:
+        interface = self.about.get("interface") or {}
+        if not interface and env is None:
             texts = None if constraints is None else _constraints.as_texts(constraints)
             return _evaluation(self._policy.evaluate(None, texts, episodes, seed, threads))
         if env is None:
@@ -137,7 +137,7 @@ class Policy:
             if env is None:
                 raise ValueError(f"{self.task} cannot be made from what was stored of it; expected env to be given")
         texts = self.constraints if constraints is None else _constraints.written_out(constraints)
-        limit = max_episode_steps or (interface or {}).get("max_episode_steps")
+        limit = max_episode_steps or interface.get("max_episode_steps")
         place, _ = _environment.place_of(env, texts, limit, None if _environment.is_instance(env) else n_envs)
         return _evaluation(self._policy.evaluate(place, None, episodes, seed))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ecrl import _ecrl
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # type: ignore[import-untyped,unused-ignore]
 
     from ecrl._policy import Policy
 

@@ -64,11 +64,12 @@ def lay_out(parts: list[Json], observation: Any, rows: int | None = None) -> NDA
 def to_actions(action: Json, rows: NDArray[np.float32]) -> NDArray[Any]:
     """Rows of a policy's numbers as the environment's actions."""
     if action["kind"] == "discrete":
-        return action["start"] + rows[:, 0].astype(np.int64)
+        return rows[:, 0].astype(np.int64) + int(action["start"])
     low, high = np.array(action["low"]), np.array(action["high"])
     clipped = np.clip(np.nan_to_num(rows.astype(np.float64)), -1.0, 1.0)
     scaled = np.clip(low + (clipped + 1.0) * 0.5 * (high - low), low, high)
-    return scaled.astype(action["dtype"]).reshape(-1, *action["shape"])
+    actions: NDArray[Any] = scaled.astype(action["dtype"]).reshape(-1, *action["shape"])
+    return actions
 
 
 def size(parts: list[Json]) -> int:

@@ -32,7 +32,7 @@ Observations = NDArray[np.float64]
 Actions = NDArray[np.float32]
 
 
-def _spaces(task: str) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+def _spaces(task: str) -> tuple[Any, Any]:
     sizes = _TASKS[task]
     observation = gym.spaces.Box(-np.inf, np.inf, (sizes["observation"],), np.float64)
     return observation, gym.spaces.Box(-1.0, 1.0, (sizes["action"],), np.float32)
@@ -126,17 +126,13 @@ class RobotVectorEnv(gym.vector.VectorEnv[Observations, Actions, NDArray[Any]]):
         self._start = _Start(self._robots)
         self._cost: Cost = cost
         self._limit = max_episode_steps
+        self._width: int = _TASKS[task]["observation"]
         self.single_observation_space, self.single_action_space = _spaces(task)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._rngs = [np.random.default_rng() for _ in range(num_envs)]
         self._steps = np.zeros(num_envs, dtype=np.int64)
         self._over = np.zeros(num_envs, dtype=bool)
-
-    def _begin(self, which: NDArray[Any], observations: Observations) -> None:
-        for i in which:
-            observations[i] = self._robots.start(int(i), *self._start.draw(self._rngs[i]))
-        self._steps[which] = 0
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
@@ -146,8 +142,10 @@ class RobotVectorEnv(gym.vector.VectorEnv[Observations, Actions, NDArray[Any]]):
             for i, one in enumerate(seeds):
                 if one is not None:
                     self._rngs[i] = gym.utils.seeding.np_random(one)[0]
-        observations = np.empty((self.num_envs, *self.single_observation_space.shape))
-        self._begin(np.arange(self.num_envs), observations)
+        observations = np.empty((self.num_envs, self._width))
+        for i, rng in enumerate(self._rngs):
+            observations[i] = self._robots.start(i, *self._start.draw(rng))
+        self._steps[:] = 0
         self._over[:] = False
         return observations, {}
 
@@ -155,18 +153,17 @@ class RobotVectorEnv(gym.vector.VectorEnv[Observations, Actions, NDArray[Any]]):
         self, actions: Actions
     ) -> tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         # Those that are over take no step: they begin anew.
-        begins = np.flatnonzero(self._over)
-        rows = np.ascontiguousarray(actions, dtype=np.float32)
-        obs, reward, terminated, torque, velocity = self._robots.step(rows)
+        begins = self._over.nonzero()[0]
+        for i in begins:
+            self._robots.begin(int(i), *self._start.draw(self._rngs[i]))
+        obs, reward, terminated, torque, velocity = self._robots.step(np.ascontiguousarray(actions, dtype=np.float32))
         self._steps += 1
+        self._steps[begins] = 0
         truncated = self._steps >= self._limit
         info = _info(torque, velocity, self._cost)
         if begins.size:
-            self._begin(begins, obs)
-            reward[begins], terminated[begins], truncated[begins] = 0.0, False, False
             there = ~self._over
             info |= {f"_{name}": there for name in list(info)}
-            torque[begins], velocity[begins] = 0.0, 0.0
         self._over = terminated | truncated
         return obs, reward, terminated, truncated, info
 

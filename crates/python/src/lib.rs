@@ -1,5 +1,6 @@
 //! `ecrl._ecrl`: what Python's package calls. What a user sees is in `python/ecrl`.
 
+mod crew;
 mod env;
 mod here;
 mod interrupt;

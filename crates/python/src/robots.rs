@@ -1,16 +1,17 @@
 //! The robots, many at once, for Gymnasium.
 
-use cmdp::{Constraint, Env as _};
+use std::sync::MutexGuard;
+
+use cmdp::{Constraint, Env as _, Step};
 use numpy::{PyArray1, PyArray2, PyArrayMethods as _, PyReadonlyArray1, PyReadonlyArray2};
 use numpy::{PyUntypedArrayMethods as _, ToPyArray as _};
 use pyo3::prelude::*;
-use rayon::prelude::*;
 use robots::{COSTS, Robot, Task};
 
+use crate::crew::Crew;
 use crate::env::value_error;
 
-/// What a step of all brings: observations, rewards, whether each has fallen, torques, velocity costs,
-/// positions and velocities along x.
+/// What a step of all brings: observations, rewards, whether each has fallen, torques and velocity costs.
 type Brought<'py> = (
     Bound<'py, PyArray2<f64>>,
     Bound<'py, PyArray1<f64>>,
@@ -19,12 +20,44 @@ type Brought<'py> = (
     Bound<'py, PyArray1<f64>>,
 );
 
+/// A robot, what it is to do, and what came of it.
+struct Moving {
+    robot: Robot,
+    action: Vec<f32>,
+    /// Where it begins anew instead, by joint positions and velocities.
+    begin: Option<(Vec<f64>, Vec<f64>)>,
+    obs: Vec<f64>,
+    costs: [f64; 2],
+    step: Step,
+}
+
+impl Moving {
+    fn go(&mut self) {
+        if let Some((qpos, qvel)) = self.begin.take() {
+            // Of the right length: that was seen to when it was asked for.
+            let started = self.robot.start(&qpos, &qvel, &mut self.obs);
+            (self.costs, self.step) = ([0.0; 2], STILL);
+            debug_assert!(started.is_ok());
+            return;
+        }
+        self.step = self.robot.step(&self.action, &mut self.obs, &mut self.costs);
+    }
+}
+
+/// A step that is none.
+const STILL: Step = Step { reward: 0.0, terminated: false, truncated: false, unstable: false };
+
 /// Some robots of a kind, stepped side by side. A robot's random start is Python's to draw.
-#[pyclass(module = "ecrl._ecrl")]
+#[pyclass(frozen, module = "ecrl._ecrl")]
 pub struct Robots {
     task: &'static Task,
-    robots: Vec<Robot>,
-    pool: Option<rayon::ThreadPool>,
+    crew: Crew<Moving>,
+}
+
+impl Robots {
+    fn robot(&self, i: usize) -> PyResult<MutexGuard<'_, Moving>> {
+        self.crew.piece(i).ok_or_else(|| value_error("there is no such robot"))
+    }
 }
 
 #[pymethods]
@@ -36,11 +69,18 @@ impl Robots {
         let constraints: Vec<String> =
             COSTS.iter().map(|cost| format!("{}<=1", cost.name)).collect();
         let constraints = Constraint::parse_all(&constraints, &COSTS).map_err(value_error)?;
-        let robot = |_| Robot::new(task, constraints.clone());
-        let robots = (0..count).map(robot).collect::<Result<Vec<_>, _>>().map_err(value_error)?;
-        let pool = (threads > 1 && count > 1)
-            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads.min(count)).build());
-        Ok(Self { task, robots, pool: pool.transpose().map_err(value_error)? })
+        let moving = |_| -> PyResult<Moving> {
+            Ok(Moving {
+                robot: Robot::new(task, constraints.clone()).map_err(value_error)?,
+                action: vec![0.0; task.action],
+                begin: None,
+                obs: vec![0.0; task.observation],
+                costs: [0.0; 2],
+                step: STILL,
+            })
+        };
+        let robots = (0..count).map(moving).collect::<PyResult<_>>()?;
+        Ok(Self { task, crew: Crew::new(robots, threads, Moving::go) })
     }
 
     /// Joint positions and velocities in the model's own pose, the scale of the noise at the start, and
@@ -57,18 +97,32 @@ impl Robots {
 
     /// Puts one robot into a state; returns its observation.
     fn start<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         robot: usize,
         qpos: PyReadonlyArray1<f64>,
         qvel: PyReadonlyArray1<f64>,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let mut obs = vec![0.0; self.task.observation];
-        let robot =
-            self.robots.get_mut(robot).ok_or_else(|| value_error("there is no such robot"))?;
-        let started = robot.start(qpos.as_slice()?, qvel.as_slice()?, &mut obs);
-        started.map_err(value_error)?;
-        Ok(PyArray1::from_vec(py, obs))
+        let Moving { robot, obs, .. } = &mut *self.robot(robot)?;
+        robot.start(qpos.as_slice()?, qvel.as_slice()?, obs).map_err(value_error)?;
+        Ok(obs.to_pyarray(py))
+    }
+
+    /// Has one robot begin in a state with the next step of all, instead of taking it.
+    fn begin(
+        &self,
+        robot: usize,
+        qpos: PyReadonlyArray1<f64>,
+        qvel: PyReadonlyArray1<f64>,
+    ) -> PyResult<()> {
+        let mut moving = self.robot(robot)?;
+        let (qpos, qvel) = (qpos.as_slice()?.to_vec(), qvel.as_slice()?.to_vec());
+        let (positions, velocities) = moving.robot.state();
+        if (qpos.len(), qvel.len()) != (positions.len(), velocities.len()) {
+            return Err(value_error("qpos or qvel has another length than the robot's"));
+        }
+        moving.begin = Some((qpos, qvel));
+        Ok(())
     }
 
     /// Joint positions and velocities of one robot.
@@ -77,64 +131,52 @@ impl Robots {
         py: Python<'py>,
         robot: usize,
     ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-        let robot = self.robots.get(robot).ok_or_else(|| value_error("there is no such robot"))?;
-        let (qpos, qvel) = robot.state();
+        let moving = self.robot(robot)?;
+        let (qpos, qvel) = moving.robot.state();
         Ok((qpos.to_pyarray(py), qvel.to_pyarray(py)))
     }
 
     /// The whole state of one robot.
     fn capture<'py>(&self, py: Python<'py>, robot: usize) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let robot = self.robots.get(robot).ok_or_else(|| value_error("there is no such robot"))?;
-        Ok(PyArray1::from_vec(py, robot.capture().expect("robots tell their state")))
+        let state = self.robot(robot)?.robot.capture();
+        Ok(PyArray1::from_vec(py, state.expect("robots tell their state")))
     }
 
     /// Brings one robot to a whole state.
-    fn restore(&mut self, robot: usize, state: PyReadonlyArray1<f64>) -> PyResult<()> {
-        let mut obs = vec![0.0; self.task.observation];
-        let robot =
-            self.robots.get_mut(robot).ok_or_else(|| value_error("there is no such robot"))?;
-        robot.restore(state.as_slice()?, &mut obs).map_err(value_error)
+    fn restore(&self, robot: usize, state: PyReadonlyArray1<f64>) -> PyResult<()> {
+        let Moving { robot, obs, .. } = &mut *self.robot(robot)?;
+        robot.restore(state.as_slice()?, obs).map_err(value_error)
     }
 
     /// Steps all of them.
-    fn step<'py>(
-        &mut self,
-        py: Python<'py>,
-        actions: PyReadonlyArray2<f32>,
-    ) -> PyResult<Brought<'py>> {
-        let (count, width) = (self.robots.len(), self.task.observation);
-        if actions.shape() != [count, self.task.action] {
-            let (found, action) = (actions.shape(), self.task.action);
-            return Err(value_error(format!(
-                "actions have shape {found:?}; expected [{count}, {action}]"
-            )));
+    fn step<'py>(&self, py: Python<'py>, actions: PyReadonlyArray2<f32>) -> PyResult<Brought<'py>> {
+        let (count, Task { observation, action, .. }) = (self.crew.len(), self.task);
+        if actions.shape() != [count, *action] {
+            let found = actions.shape();
+            let text = format!("actions have shape {found:?}; expected [{count}, {action}]");
+            return Err(value_error(text));
         }
-        let actions = actions.as_slice()?;
-        let mut obs = vec![0.0; count * width];
-        let (robots, pool, wide) = (&mut self.robots, &self.pool, self.task.action);
-        let moved: Vec<(f64, bool, [f64; 2])> = py.detach(|| {
-            let step = |(robot, (action, obs)): (&mut Robot, (&[f32], &mut [f64]))| {
-                let mut costs = [0.0; 2];
-                let step = robot.step(action, obs, &mut costs);
-                (step.reward, step.terminated, costs)
-            };
-            match pool {
-                None => {
-                    let rows = actions.chunks_exact(wide).zip(obs.chunks_exact_mut(width));
-                    robots.iter_mut().zip(rows).map(step).collect()
-                }
-                Some(pool) => pool.install(|| {
-                    let rows = actions.par_chunks_exact(wide).zip(obs.par_chunks_exact_mut(width));
-                    robots.par_iter_mut().zip(rows).map(step).collect()
-                }),
-            }
-        });
+        for (i, row) in actions.as_slice()?.chunks_exact(*action).enumerate() {
+            self.robot(i)?.action.copy_from_slice(row);
+        }
+        py.detach(|| self.crew.work());
+        let mut obs = Vec::with_capacity(count * observation);
+        let (mut rewards, mut fallen) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut costs = [Vec::with_capacity(count), Vec::with_capacity(count)];
+        for i in 0..count {
+            let moved = self.robot(i)?;
+            obs.extend_from_slice(&moved.obs);
+            rewards.push(moved.step.reward);
+            fallen.push(moved.step.terminated);
+            costs.iter_mut().zip(moved.costs).for_each(|(all, cost)| all.push(cost));
+        }
+        let [torque, velocity] = costs.map(|costs| PyArray1::from_vec(py, costs));
         Ok((
-            PyArray1::from_vec(py, obs).reshape([count, width])?,
-            PyArray1::from_iter(py, moved.iter().map(|(reward, ..)| *reward)),
-            PyArray1::from_iter(py, moved.iter().map(|(_, fallen, _)| *fallen)),
-            PyArray1::from_iter(py, moved.iter().map(|(.., costs)| costs[0])),
-            PyArray1::from_iter(py, moved.iter().map(|(.., costs)| costs[1])),
+            PyArray1::from_vec(py, obs).reshape([count, *observation])?,
+            PyArray1::from_vec(py, rewards),
+            PyArray1::from_vec(py, fallen),
+            torque,
+            velocity,
         ))
     }
 }
