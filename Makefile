@@ -3,7 +3,7 @@
 root := $(shell dirname "$$(readlink -f '$(lastword $(MAKEFILE_LIST))')")/
 cargo := cd '$(root)' && cargo
 
-.PHONY: test chaos fuzz browser onnx setup fixtures docs
+.PHONY: test chaos fuzz browser onnx setup fixtures docs python examples peers
 
 # Everything that must hold before a change lands.
 test: setup
@@ -12,6 +12,32 @@ test: setup
 	cd '$(root)' && RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked
 	$(cargo) test --workspace --release --locked
 	'$(root)tools/outside-test'
+	$(MAKE) -f '$(root)Makefile' python
+
+# Python's package: built as a wheel, installed into a fresh venv as a user without Rust would, and tested there
+# against the real Gymnasium; its types and stubs.
+venv := target/venv/bin
+python: setup
+	cd '$(root)' && python3 -m venv --clear target/venv
+	@cd '$(root)' && $(venv)/pip install --quiet --disable-pip-version-check 'maturin>=1.9.4,<2' 'gymnasium[mujoco]==1.4.0' mujoco==3.17.0 pytest mypy onnxruntime pandas || \
+	  { echo "error: pip could not install what the Python tests need: check the network" >&2; exit 1; }
+	cd '$(root)' && rm -rf target/wheels && $(venv)/maturin build --release --locked --quiet
+	cd '$(root)' && $(venv)/pip install --quiet --disable-pip-version-check target/wheels/*.whl
+	cd '$(root)' && $(venv)/python -m mypy.stubtest ecrl._ecrl --mypy-config-file pyproject.toml
+	cd '$(root)' && $(venv)/mypy --strict python/ecrl examples/python/own_environment.py examples/python/robot.py examples/python/safety_gymnasium.py
+	cd '$(root)' && $(venv)/python -m pytest -q tests/python
+
+# Every example, with the packages that some of them are about.
+examples: python
+	cd '$(root)' && $(venv)/pip install --quiet --disable-pip-version-check mlflow wandb optuna nbclient nbformat ipykernel matplotlib
+	cd '$(root)' && $(venv)/python -m pytest -q tests/python/test_examples.py
+
+# Ours against Stable-Baselines3 and Gymnasium, alternating.
+peers: setup
+	cd '$(root)' && python3 -m venv target/peers && target/peers/bin/pip install --quiet --disable-pip-version-check 'maturin>=1.9.4,<2' stable-baselines3==2.9.2 'gymnasium[mujoco]==1.4.0'
+	cd '$(root)' && rm -rf target/wheels && target/peers/bin/maturin build --release --locked --quiet
+	cd '$(root)' && target/peers/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl mujoco==3.17.0
+	cd '$(root)' && target/peers/bin/python tools/peers.py --json target/peers.json
 
 # A run killed 200 times, at random instants, against one that was not.
 chaos: setup

@@ -61,6 +61,13 @@ class Run:
 
         return load(self.path, which)
 
+    def play(self, out: str | os.PathLike[str] = "play.html") -> pathlib.Path:
+        """Makes a page on which a robot's best policy plays a typical episode, in 3-D; returns it."""
+        from ecrl._tools import command
+
+        command("play", str(self.path), "--html", os.fspath(out))
+        return pathlib.Path(out)
+
     def report(self, out: str | os.PathLike[str] = "report") -> pathlib.Path:
         """Makes a report of it alone; returns its page."""
         from ecrl._tools import report

@@ -73,13 +73,19 @@ def grid(file: Path, out: Path | None = None, *, jobs: int | None = None, thread
     Started again, it goes on with what is unfinished.
     """
     out = pathlib.Path("experiments", pathlib.Path(file).stem) if out is None else pathlib.Path(out)
-    command = [sys.executable, "-m", "ecrl", "grid", os.fspath(file), "--out", str(out)]
+    arguments = ["grid", os.fspath(file), "--out", str(out)]
     for name, number in (("--jobs", jobs), ("--threads", threads)):
-        command += [] if number is None else [name, str(number)]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        arguments += [] if number is None else [name, str(number)]
+    command(*arguments, show=True)
+    return [Run(path.parent) for path in sorted(out.glob("*/config.toml"))]
+
+
+def command(*arguments: str, show: bool = False) -> None:
+    """Runs the `ecrl` command in a process of its own; what it refuses is raised."""
+    program = [sys.executable, "-m", "ecrl", *arguments]
+    done = subprocess.run(program, stdout=None if show else subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode in (130, -2):
         raise KeyboardInterrupt
     if done.returncode:
         kind = ValueError if done.returncode == 2 else RuntimeError
         raise kind(done.stderr.strip().removeprefix("error: "))
-    return [Run(path.parent) for path in sorted(out.glob("*/config.toml"))]
