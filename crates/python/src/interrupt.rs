@@ -10,7 +10,7 @@ use pyo3::ffi;
 
 /// Signals since the handler was installed.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Handlers installed: trainings within trainings share it.
+/// Trainings that listen: one may begin another in its callback.
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn note(_: libc::c_int) {
@@ -36,9 +36,7 @@ pub struct Listening(libc::sigaction);
 impl Listening {
     /// Takes Ctrl-C over.
     pub fn begin() -> Self {
-        if DEPTH.fetch_add(1, Ordering::Relaxed) == 0 {
-            COUNT.store(0, Ordering::Relaxed);
-        }
+        DEPTH.fetch_add(1, Ordering::Relaxed);
         // SAFETY: all zeros is a valid value of this plain struct.
         let (mut own, mut before): (libc::sigaction, libc::sigaction) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -52,7 +50,9 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        DEPTH.fetch_sub(1, Ordering::Relaxed);
+        if DEPTH.fetch_sub(1, Ordering::Relaxed) == 1 {
+            COUNT.store(0, Ordering::Relaxed);
+        }
         // SAFETY: it was in force before.
         unsafe { libc::sigaction(libc::SIGINT, &self.0, std::ptr::null_mut()) };
     }

@@ -177,6 +177,8 @@ struct Watch<'a> {
     progress: Progress<'a, Shown>,
     callback: Option<Py<PyAny>>,
     stop: Stop,
+    /// Whether Ctrl-C is its to answer.
+    listens: bool,
     /// What the callback, or showing something, raised.
     raised: Option<PyErr>,
 }
@@ -220,7 +222,7 @@ impl Observer for Watch<'_> {
     }
 
     fn should_stop(&self) -> bool {
-        self.stop.asked() || interrupt::asked()
+        self.stop.asked() || (self.listens && interrupt::asked())
     }
 }
 
@@ -274,21 +276,19 @@ impl Driving {
             "terminal" => View::Terminal,
             _ => View::Pages,
         };
-        let listening = self.main.then(Listening::begin);
-        let stop = Stop::default();
+        let (stop, listens) = (Stop::default(), self.main);
         let mut shown = Shown { show: self.show, text: Vec::new() };
         let (trained, raised) = py.detach(|| {
             let progress = Progress::new(&run, view, stop.clone(), &mut shown);
-            let mut watch =
-                Watch { progress, callback: self.callback, stop: stop.clone(), raised: None };
+            let (callback, stop) = (self.callback, stop.clone());
+            let mut watch = Watch { progress, callback, stop, listens, raised: None };
             let trained = run.train(&mut watch);
-            let early = stop.asked() || interrupt::asked() || trained.is_err();
+            let early = watch.should_stop() || trained.is_err();
             watch.progress.finish(&mut run, early, false);
             (trained, watch.raised)
         });
-        let interrupted = listening.is_some() && interrupt::asked();
+        let interrupted = listens && interrupt::asked();
         trained.map_err(|error| named(py, failed(py, error, place), run.path()))?;
-        drop(listening);
         match raised {
             Some(error) => Err(error),
             None if interrupted => Err(PyKeyboardInterrupt::new_err(())),
@@ -406,9 +406,8 @@ pub fn train(
     options.start = start.map_err(|error| value_error(error.to_string()))?;
     let name = format!("{}-{}-{}", config.task, config.algorithm, config.seed).replace('/', "-");
     let out = asked.out.unwrap_or_else(|| PathBuf::from("runs").join(name));
-    let listening = driving.main.then(Listening::begin);
+    let _listening = driving.main.then(Listening::begin);
     let run = py.detach(|| Run::create(config, &out, &options, Stages(place)));
-    drop(listening);
     let run = run.map_err(|error| failed(py, error, place))?;
     let path = run.path().to_owned();
     driving.drive(py, run, place)?;
@@ -437,6 +436,7 @@ pub fn resume(
     let place = place.as_ref().map(|place| place.get());
     let mut options = driving.options()?;
     options.set = changes;
+    let _listening = driving.main.then(Listening::begin);
     let resumed = py.detach(|| Run::resume(&run, steps, &options, Stages(place)));
     let resumed = resumed.map_err(|error| failed(py, error, place))?;
     driving.drive(py, resumed, place)
