@@ -118,6 +118,7 @@ PPO_CASES = {
     "barrier": {"constraints": 2, "limits": [[0.3, 0.5, 1.0, 0.5], [20.0, 60.0, 40.0, 60.0]]},
     "recovery": {"constraints": 2, "limits": [[0.7, 0.5, 1.0, 0.5], [20.0, 60.0, 40.0, 60.0]]},
     "recovery of two": {"constraints": 2, "limits": [[0.7, 0.5, 1.0, 0.5], [70.0, 60.0, 40.0, 60.0]]},
+    "choices": {"constraints": 1, "choices": 3, "entropy_coef": 0.02, "limits": [[0.1, 0.4, 5.0, 1.0]]},
 }
 
 
@@ -127,9 +128,10 @@ def ppo_case(case):
     torch.manual_seed(1)
     rng = np.random.default_rng(1)
     signals = 1 + case["constraints"]
-    policy = network(OBS, ACTION, hidden, torch.nn.Tanh)
+    choices = case.get("choices")
+    policy = network(OBS, choices or ACTION, hidden, torch.nn.Tanh)
     critics = [network(OBS, 1, hidden, torch.nn.Tanh) for _ in range(signals)]
-    log_sigma = torch.nn.Parameter(torch.tensor([-0.5, -0.2]))
+    log_sigma = torch.nn.Parameter(torch.tensor([] if choices else [-0.5, -0.2]))
     batch = {
         "obs": rng.normal(1, 2, (rows, OBS)),
         "draws": rng.normal(0, 0.7, (rows, ACTION)),
@@ -137,16 +139,21 @@ def ppo_case(case):
         "returns": rng.normal(0, 1, (signals, rows)),
         "values": rng.normal(0, 0.3, (signals, rows)),
     }
+    if choices:
+        batch["draws"] = rng.integers(0, choices, (rows, 1)).astype(np.float64)
     mean, variance = np.array([1.0, 0.5, 0.0, -0.5]), np.array([4.0, 2.25, 1.0, 0.25])
     tensors = {k: torch.tensor(v, dtype=torch.float32) for k, v in batch.items()}
     x = ((tensors["obs"].double() - torch.tensor(mean)) / torch.tensor(variance).sqrt()).float()
 
     def log_prob():
+        if choices:
+            return torch.distributions.Categorical(logits=policy(x)).log_prob(tensors["draws"][:, 0])
         return torch.distributions.Normal(policy(x), log_sigma.exp()).log_prob(tensors["draws"]).sum(1)
 
     old = (log_prob() + torch.tensor(rng.normal(0, 0.2, rows), dtype=torch.float32)).detach()
     start = {"policy": flat(policy), "log_sigma": log_sigma.tolist(), "critics": [flat(c) for c in critics]}
-    parameters = [*policy.parameters(), log_sigma, *(p for c in critics for p in c.parameters())]
+    sigmas = [] if choices else [log_sigma]
+    parameters = [*policy.parameters(), *sigmas, *(p for c in critics for p in c.parameters())]
     optimiser = torch.optim.Adam(parameters, lr)
     advantage = tensors["advantages"][0]
     if case.get("normalise_advantages", True):
@@ -168,7 +175,10 @@ def ppo_case(case):
                 loss = loss + length / scale / whole * torch.max(ratio * a, held * a).mean()
             else:
                 loss = loss - torch.log(l) / t
-        entropy = torch.distributions.Normal(0, log_sigma.exp()).entropy().sum()
+        if choices:
+            entropy = torch.distributions.Categorical(logits=policy(x)).entropy().mean()
+        else:
+            entropy = torch.distributions.Normal(0, log_sigma.exp()).entropy().sum()
         loss = loss - case.get("entropy_coef", 0.0) * entropy
         value_loss = 0.0
         for net, before, target in zip(critics, tensors["values"], tensors["returns"]):
