@@ -11,13 +11,16 @@ use robots::{COSTS, Robot, Task};
 use crate::crew::Crew;
 use crate::env::value_error;
 
+/// An array of numbers.
+type Numbers<'py> = Bound<'py, PyArray1<f64>>;
+
 /// What a step of all brings: observations, rewards, whether each has fallen, torques and velocity costs.
 type Brought<'py> = (
     Bound<'py, PyArray2<f64>>,
-    Bound<'py, PyArray1<f64>>,
+    Numbers<'py>,
     Bound<'py, PyArray1<bool>>,
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArray1<f64>>,
+    Numbers<'py>,
+    Numbers<'py>,
 );
 
 /// A robot, what it is to do, and what came of it.
@@ -85,10 +88,7 @@ impl Robots {
 
     /// Joint positions and velocities in the model's own pose, the scale of the noise at the start, and
     /// whether that on velocities is normal rather than uniform.
-    fn start_of<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, f64, bool)> {
+    fn start_of<'py>(&self, py: Python<'py>) -> PyResult<(Numbers<'py>, Numbers<'py>, f64, bool)> {
         let robot = Robot::new(self.task, vec![]).map_err(value_error)?;
         let (qpos, qvel) = robot.state();
         let (scale, normal) = self.task.start_noise();
@@ -102,7 +102,7 @@ impl Robots {
         robot: usize,
         qpos: PyReadonlyArray1<f64>,
         qvel: PyReadonlyArray1<f64>,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    ) -> PyResult<Numbers<'py>> {
         let Moving { robot, obs, .. } = &mut *self.robot(robot)?;
         robot.start(qpos.as_slice()?, qvel.as_slice()?, obs).map_err(value_error)?;
         Ok(obs.to_pyarray(py))
@@ -126,18 +126,14 @@ impl Robots {
     }
 
     /// Joint positions and velocities of one robot.
-    fn state<'py>(
-        &self,
-        py: Python<'py>,
-        robot: usize,
-    ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+    fn state<'py>(&self, py: Python<'py>, robot: usize) -> PyResult<(Numbers<'py>, Numbers<'py>)> {
         let moving = self.robot(robot)?;
         let (qpos, qvel) = moving.robot.state();
         Ok((qpos.to_pyarray(py), qvel.to_pyarray(py)))
     }
 
     /// The whole state of one robot.
-    fn capture<'py>(&self, py: Python<'py>, robot: usize) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    fn capture<'py>(&self, py: Python<'py>, robot: usize) -> PyResult<Numbers<'py>> {
         let state = self.robot(robot)?.robot.capture();
         Ok(PyArray1::from_vec(py, state.expect("robots tell their state")))
     }

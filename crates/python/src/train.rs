@@ -145,7 +145,7 @@ impl MakeStage for Stages<'_> {
     ) -> Result<Box<dyn Stage>, BoxError> {
         match self.0 {
             Some(place) => place.stage(running),
-            None => (&mut environment::make).stage(config, pool, running),
+            None => environment::make.stage(config, pool, running),
         }
     }
 }
