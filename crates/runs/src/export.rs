@@ -239,6 +239,7 @@ fn value(name: &str, kind: u64, columns: usize) -> Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interface::{Interface, Part};
     use crate::policy::About;
     use nets::{Mlp, gaussian};
     use serde_json::Value;
@@ -247,6 +248,37 @@ mod tests {
         let actor = Mlp::new(&[3, 5, 4], activation, &mut cmdp::rng([1; 4]));
         let about = About::new("hopper", "ecrl", 0, &["mean(torque)<=0.4".into()]);
         Policy { actor, about }
+    }
+
+    #[test]
+    fn an_interface_that_contradicts_the_network_is_refused() {
+        let part = |shape: &[usize]| Part { path: vec![], shape: shape.to_vec() };
+        let bounds = |low: usize, high: usize, shape: &[usize]| Action::Box {
+            low: vec![-1.0; low],
+            high: vec![1.0; high],
+            shape: shape.to_vec(),
+            dtype: "float32".into(),
+        };
+        let read = |observation: Vec<Part>, action: Action| {
+            let (max_episode_steps, recipe) = (None, None);
+            let interface = Interface { observation, action, max_episode_steps, recipe };
+            let mut policy = policy(Activation::Tanh);
+            policy.about.interface = Some(interface);
+            Policy::from_bytes(&policy.to_bytes(), "x".as_ref()).is_ok()
+        };
+        // The network takes three numbers and gives four.
+        assert!(read(vec![part(&[3])], bounds(2, 2, &[2])));
+        assert!(read(vec![part(&[]), part(&[1, 2])], Action::Discrete { n: 4, start: -1 }));
+        for (observation, action) in [
+            (vec![part(&[4])], bounds(2, 2, &[2])),
+            (vec![part(&[3])], bounds(2, 1, &[2])),
+            (vec![part(&[3])], bounds(2, 2, &[3])),
+            (vec![part(&[3])], Action::Discrete { n: 3, start: 0 }),
+            (vec![part(&[usize::MAX, 2])], bounds(2, 2, &[2])),
+            (vec![part(&[usize::MAX]), part(&[4])], bounds(2, 2, &[2])),
+        ] {
+            assert!(!read(observation.clone(), action.clone()), "{observation:?} {action:?}");
+        }
     }
 
     #[test]

@@ -57,6 +57,25 @@ impl Interface {
     pub fn of(config: &Config) -> Option<Self> {
         serde_json::from_str(&config.environment).ok()
     }
+
+    /// The numbers that a policy takes and gives; none where it contradicts itself.
+    pub fn sizes(&self) -> Option<[usize; 2]> {
+        let mut sizes = self.observation.iter().map(|part| size(&part.shape));
+        let taken = sizes.try_fold(0usize, |sum, size| sum.checked_add(size?))?;
+        let given = match &self.action {
+            Action::Discrete { n, .. } => Some(*n),
+            Action::Box { low, high, shape, .. } => {
+                let sound = low.len() == high.len() && size(shape) == Some(low.len());
+                sound.then_some(2 * low.len())
+            }
+        };
+        Some([taken, given?])
+    }
+}
+
+/// The numbers of an array.
+fn size(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1usize, |product, side| product.checked_mul(*side))
 }
 
 impl Action {
@@ -65,14 +84,6 @@ impl Action {
         match self {
             Self::Discrete { n, .. } => Some(*n),
             Self::Box { .. } => None,
-        }
-    }
-
-    /// The numbers that a policy gives for it.
-    pub fn outputs(&self) -> usize {
-        match self {
-            Self::Discrete { n, .. } => *n,
-            Self::Box { low, .. } => 2 * low.len(),
         }
     }
 

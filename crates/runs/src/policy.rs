@@ -233,13 +233,12 @@ impl Policy {
             tensors.get(&format!("actor.{layer}.weight"), &[pair[1], pair[0]]).map_err(store)?;
         }
         let actor = tensors.mlp("actor", &sizes, about.activation).map_err(store)?;
-        if let Some(Interface { action, observation, .. }) = &about.interface {
-            let entries = observation.iter().map(|part| part.shape.iter().product::<usize>());
-            let expected = vec![entries.sum(), action.outputs()];
-            if expected != [inputs, outputs] {
-                let (name, found) = ("actor".into(), vec![inputs, outputs]);
-                return Err(store(StoreError::Shape { name, found, expected }));
-            }
+        if let Some(interface) = &about.interface
+            && interface.sizes() != Some([inputs, outputs])
+        {
+            let (name, found) = ("actor".into(), vec![inputs, outputs]);
+            let expected = interface.sizes().map_or(Vec::new(), Vec::from);
+            return Err(store(StoreError::Shape { name, found, expected }));
         }
         // Formats 1 and 2 had no checksum.
         match about.crc32c {

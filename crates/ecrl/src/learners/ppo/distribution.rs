@@ -28,6 +28,11 @@ pub struct Slopes {
 
 pub(super) const LOG_SQRT_2PI: f64 = 0.918_938_533_204_672_8;
 
+/// The choice that was drawn; a damaged state may hold what is none.
+fn chosen(draw: f32, choices: usize) -> usize {
+    (draw as usize).min(choices - 1)
+}
+
 impl Distribution<'_> {
     /// The numbers that are drawn, and those that the network gives for it.
     fn widths(self) -> (usize, usize) {
@@ -46,7 +51,7 @@ impl Distribution<'_> {
 
     fn log_prob(self, draw: &[f32], head: &[f32]) -> f32 {
         match self {
-            Self::Categorical { .. } => categorical::log_prob(head, draw[0] as usize),
+            Self::Categorical { choices } => categorical::log_prob(head, chosen(draw[0], choices)),
             Self::Gaussian { log_sigma } => {
                 let each = draw.iter().zip(head).zip(log_sigma).map(|((u, mean), log_sigma)| {
                     let z = (u - mean) * (-log_sigma).exp();
@@ -87,7 +92,13 @@ impl Distribution<'_> {
                 let rows = heads.chunks_exact(choices).zip(d_heads.chunks_exact_mut(choices));
                 let entropies =
                     rows.zip(draws).zip(slopes).map(|(((head, d_head), draw), slope)| {
-                        categorical::backward(head, *draw as usize, *slope, d_entropy, d_head)
+                        categorical::backward(
+                            head,
+                            chosen(*draw, choices),
+                            *slope,
+                            d_entropy,
+                            d_head,
+                        )
                     });
                 let sum: f64 = entropies.map(f64::from).sum();
                 Slopes { entropy: sum / slopes.len() as f64, log_sigma: Vec::new() }
