@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Collected, Setup};
 use crate::best::Best;
-use crate::collect::segments::Stored;
-use crate::collect::stage::MakeStage;
+use crate::collect::stage::{self, MakeStage};
 use crate::config::{Config, ConfigError, Layers, MOST_STEPS};
 use crate::context::{Context, Stream, Times};
 use crate::judge::Judge;
@@ -316,7 +315,7 @@ impl Trainer {
         walk.net("last_good", &mut self.last_good)?;
         self.judge.walk(walk, &self.last_good)?;
         self.algorithm.walk(walk)?;
-        self.walk_running(walk)?;
+        stage::walk(&mut *self.context.stage, walk)?;
         if walk.is_loading() {
             self.context.generation = counters.generation;
             self.context.env_steps = counters.env_steps;
@@ -328,30 +327,6 @@ impl Trainer {
             let same_end = |before: &Config| before.test.until == self.config().test.until;
             self.reached = counters.reached && previous.as_ref().is_some_and(same_end);
             self.previous = previous;
-        }
-        Ok(())
-    }
-
-    /// Walks the running environments. Where one cannot tell its state, its episode begins anew, and that
-    /// is said.
-    fn walk_running(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        let stage = &mut self.context.stage;
-        let unreadable = |error| StateError::Unreadable { name: "environments".into(), error };
-        let own = stage.capture().map_err(unreadable)?;
-        if own.is_empty() {
-            return Ok(());
-        }
-        let mut stored = own.clone();
-        walk.fitting("environments", &mut stored, "as many, with as many constraints", |a, b| {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.fits(b))
-        })?;
-        let mut restore = |stored: &[Stored]| stage.restore(stored).map_err(unreadable);
-        if walk.is_loading() {
-            restore(&stored)?.into_iter().for_each(|note| walk.note(note));
-        } else if let Some(theirs) = walk.stored::<Vec<Stored>>("environments")? {
-            // Whether they can be restored shows only when they are: then back to where they were.
-            restore(&theirs)?;
-            restore(&own)?;
         }
         Ok(())
     }

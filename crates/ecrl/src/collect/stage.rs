@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use super::episodes::{Choice, Rollout, Ticket, play};
 use super::segments::{Order, Running, Segment, Stored};
 use crate::config::Config;
+use crate::state::{StateError, Walk};
 use crate::trainer::BoxError;
 
 /// Where everything is played.
@@ -64,6 +65,30 @@ where
         let (playing, running) = (envs(pool.current_num_threads())?, envs(running)?);
         Ok(Box::new(Threads::new(playing, running, Arc::clone(pool))))
     }
+}
+
+/// Walks the running environments. Where one cannot tell its state, its episode begins anew, and that is
+/// said.
+pub fn walk(stage: &mut dyn Stage, walk: &mut Walk) -> Result<(), StateError> {
+    const NAME: &str = "environments";
+    let unreadable = |error| StateError::Unreadable { name: NAME.into(), error };
+    let own = stage.capture().map_err(unreadable)?;
+    if own.is_empty() {
+        return Ok(());
+    }
+    let mut stored = own.clone();
+    walk.fitting(NAME, &mut stored, "as many, with as many constraints", |a, b| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.fits(b))
+    })?;
+    let mut restore = |stored: &[Stored]| stage.restore(stored).map_err(unreadable);
+    if walk.is_loading() {
+        restore(&stored)?.into_iter().for_each(|note| walk.note(note));
+    } else if let Some(theirs) = walk.stored::<Vec<Stored>>(NAME)? {
+        // Whether they can be restored shows only when they are: then back to where they were.
+        restore(&theirs)?;
+        restore(&own)?;
+    }
+    Ok(())
 }
 
 /// Plays on the threads of a pool, each in an environment of its own.
