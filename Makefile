@@ -24,7 +24,7 @@ python: setup
 	cd '$(root)' && rm -rf target/wheels && $(venv)/maturin build --release --locked --quiet
 	cd '$(root)' && $(venv)/pip install --quiet --disable-pip-version-check target/wheels/*.whl
 	cd '$(root)' && $(venv)/python -m mypy.stubtest ecrl._ecrl --mypy-config-file pyproject.toml
-	cd '$(root)' && $(venv)/mypy --strict python/ecrl examples/python/own_environment.py examples/python/robot.py examples/python/safety_gymnasium.py
+	cd '$(root)' && $(venv)/mypy --strict python/ecrl examples/python/own_environment.py examples/python/robot.py examples/python/six_values.py
 	cd '$(root)' && $(venv)/python -m pytest -q tests/python
 
 # Every example, with the packages that some of them are about.

@@ -19,10 +19,14 @@ def as_texts(constraints: Constraints) -> list[str]:
         return [str(text) for text in constraints]
     texts = []
     for name, bound in constraints.items():
-        if isinstance(bound, str):
-            texts.append(bound if "<=" in bound else f"{name}<={bound}")
-        else:
+        if not isinstance(bound, str):
             texts.append(f"{name}<={float(bound)!r}")
+        elif "<=" not in bound:
+            texts.append(f"{name}<={bound}")
+        elif (found := _TEXT.fullmatch(bound)) and (found["of"] or found["name"]) != name:
+            raise ValueError(f"constraint '{bound}' is given for {name}; expected one that bounds it")
+        else:
+            texts.append(bound)
     return texts
 
 
@@ -34,6 +38,12 @@ def written_out(constraints: Constraints | None) -> list[str]:
         if not found:
             raise ValueError(f"constraint '{text}': expected name<=number, or mean(name)<=number or sum(name)<=number")
         how, name = found["how"] or "sum", found["of"] or found["name"]
+        if how not in ("mean", "sum"):
+            raise ValueError(f"constraint '{text}': '{how}' is unknown; expected mean or sum")
+        try:
+            float(found["bound"])
+        except ValueError:
+            raise ValueError(f"constraint '{text}': '{found['bound']}' is no number") from None
         whole = f"{how}({name})<={found['bound']}"
         if any(other.split("<=")[0] == f"{how}({name})" for other in out):
             raise ValueError(f"{how}({name}) is bounded twice; expected one bound for each")

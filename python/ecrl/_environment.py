@@ -36,13 +36,24 @@ def as_doubles(value: Any) -> NDArray[np.float64]:
     return np.asarray(value, dtype=np.float64, order="C")
 
 
+def close(env: Any) -> None:
+    """Closes an environment that has something to close."""
+    getattr(env, "close", lambda: None)()
+
+
 class Adapter:
     """One environment and what there is to know of it."""
 
-    def __init__(self, env: Any, description: Json) -> None:
+    def __init__(self, env: Any, description: Json, own: bool) -> None:
         self.env = env
         self.description = json.dumps(description)
         self.state = State.of(env)
+        self._own = own
+
+    def close(self) -> None:
+        """Closes it, if we have made it."""
+        if self._own:
+            close(self.env)
 
 
 class Recipe:
@@ -54,19 +65,32 @@ class Recipe:
     def adapter(self) -> Adapter:
         """A new environment."""
         env = self.make()
-        return Adapter(env, describe(env, self.constraints, self.limit))
+        return Adapter(env, describe(env, self.constraints, self.limit), own=True)
 
     def payload(self) -> bytes:
         """What a worker process makes the same from."""
         try:
             # What is defined in the main module goes along by value.
-            pickled = cloudpickle.dumps(self)
+            pickled = cloudpickle.dumps((self, _registered()))
         except Exception as error:
             raise ValueError(
                 f"the environment cannot be sent to worker processes ({type(error).__name__}: {error}); "
                 "expected one that can be pickled, or n_envs=1"
             ) from None
         return pickle.dumps((sys.path, pickled))
+
+
+def _registered() -> list[Any]:
+    """What this program has made known to Gymnasium, as far as that can be sent."""
+    own = []
+    for spec in gym.registry.values():
+        if not str(spec.entry_point).startswith(("gymnasium.", "ecrl.")):
+            try:
+                cloudpickle.dumps(spec)
+            except Exception:
+                continue  # whoever needs it says that it is missing
+            own.append(spec)
+    return own
 
 
 def describe(env: Any, constraints: list[str], limit: int | None) -> Json:
@@ -124,9 +148,11 @@ def place_of(env: Any, constraints: list[str], limit: int | None, n_envs: int | 
         )
     first = make()
     if isinstance(first, gym.vector.VectorEnv):
-        return _place_of_instance(first, constraints, limit, n_envs)
-    description = describe(first, constraints, limit)
-    first.close()
+        return _place_of_instance(first, constraints, limit, n_envs, own=True)
+    try:
+        description = describe(first, constraints, limit)
+    finally:
+        close(first)
     recipe = Recipe(make, constraints, limit)
     count = len(os.sched_getaffinity(0)) if n_envs is None else n_envs
     text = json.dumps(description)
@@ -135,7 +161,9 @@ def place_of(env: Any, constraints: list[str], limit: int | None, n_envs: int | 
     return Place("workers", recipe.payload(), text, count), description
 
 
-def _place_of_instance(env: Any, constraints: list[str], limit: int | None, n_envs: int | None) -> tuple[Place, Json]:
+def _place_of_instance(
+    env: Any, constraints: list[str], limit: int | None, n_envs: int | None, own: bool = False
+) -> tuple[Place, Json]:
     if n_envs not in (None, 1):
         kind = "a VectorEnv" if isinstance(env, gym.vector.VectorEnv) else "an environment"
         raise ValueError(f"n_envs is {n_envs} with {kind} itself; expected a callable that makes one, or n_envs=1")
@@ -145,9 +173,9 @@ def _place_of_instance(env: Any, constraints: list[str], limit: int | None, n_en
         if limit is not None:
             raise ValueError("max_episode_steps with a VectorEnv; expected environments that have a time limit")
         description["lanes"] = env.num_envs
-        return Place("lanes", Lanes(env, description["interface"], constraints), text), description
+        return Place("lanes", Lanes(env, description["interface"], constraints, own), text), description
     description["lanes"] = 1
-    return Place("shared", Adapter(env, description), text), description
+    return Place("shared", Adapter(env, description, own), text), description
 
 
 class _Made:
@@ -160,18 +188,32 @@ class _Made:
         from ecrl import robots
 
         robots.register()
-        spec = gym.envs.registration.EnvSpec.from_json(self.what) if self.what.startswith("{") else self.what
+        if self.what.startswith("{"):
+            return gym.make(_trusted(self.what))
         try:
-            return gym.make(spec)
+            return gym.make(self.what)
         except gym.error.Error as error:
             raise ValueError(f"{error}; or one of the robots: {', '.join(robots.NAMES)}") from None
+
+
+def _trusted(text: str) -> Any:
+    """What a run has stored of its environment, if it is one that this program knows: a recipe of somebody else's
+    must not name what is called."""
+    spec = gym.envs.registration.EnvSpec.from_json(text)
+    known = gym.registry.get(spec.id)
+    wrappers = [wrapper.entry_point for wrapper in spec.additional_wrappers]
+    if known is None or known.entry_point != spec.entry_point:
+        raise ValueError(f"{spec.id} is not registered here as it was there; expected env to be given")
+    if not all(point.startswith("gymnasium.wrappers.") for point in wrappers):
+        raise ValueError(f"{spec.id} has wrappers that are not Gymnasium's own; expected env to be given")
+    return spec
 
 
 class Lanes:
     """The environments of a `VectorEnv`, which move in step."""
 
-    def __init__(self, env: Any, interface: Json, constraints: list[str]) -> None:
-        self.env, self.count = env, int(env.num_envs)
+    def __init__(self, env: Any, interface: Json, constraints: list[str], own: bool = False) -> None:
+        self.env, self.count, self._own = env, int(env.num_envs), own
         self._parts, self._action = interface["observation"], interface["action"]
         self._costs = _constraints.names(constraints)
         mode = env.metadata.get("autoreset_mode")
@@ -181,6 +223,11 @@ class Lanes:
             )
         self._mode = gym.vector.AutoresetMode(mode)
         self._over = np.zeros(self.count, dtype=bool)
+
+    def close(self) -> None:
+        """Closes it, if we have made it."""
+        if self._own:
+            close(self.env)
 
     def _rows(self, observation: Any) -> NDArray[np.float64]:
         return _spaces.lay_out(self._parts, observation, self.count)
@@ -196,10 +243,13 @@ class Lanes:
         terminated, truncated, and whose next step only begins an episode."""
         result = self.env.step(_spaces.to_actions(self._action, actions.reshape(self.count, -1)))
         if not (isinstance(result, tuple) and len(result) in (5, 6)):
-            raise TypeError(f"step returned {len(result)} values; expected 5, or 6 with a cost after the reward")
+            kind = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
+            raise TypeError(f"step returned {kind}; expected 5 values, or 6 with a cost after the reward")
         observation, reward, *own, terminated, truncated, info = result
         now = self._rows(observation)
-        terminated, truncated = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
+        reward = self._each("the reward", reward, np.float64)
+        terminated = self._each("terminated", terminated, np.bool_)
+        truncated = self._each("truncated", truncated, np.bool_)
         last = terminated | truncated
         costs = self._costs_of(info, own[0] if own else None, last)
         reached = now
@@ -212,8 +262,13 @@ class Lanes:
             observation, _ = self.env.reset(options={"reset_mask": last})
             now = self._rows(observation)
         self._over = last if self._mode == gym.vector.AutoresetMode.NEXT_STEP else np.zeros(self.count, dtype=bool)
-        reward = np.ascontiguousarray(reward, dtype=np.float64)
         return now.ravel(), reached.ravel(), reward, costs.ravel(), terminated, truncated, self._over
+
+    def _each(self, what: str, values: Any, dtype: Any) -> NDArray[Any]:
+        array = np.array(values, dtype=dtype)
+        if array.shape != (self.count,):
+            raise ValueError(f"{what} has shape {array.shape}; expected one for each of {self.count} environments")
+        return array
 
     def _costs_of(self, info: Json, own: Any, last: NDArray[np.bool_]) -> NDArray[np.float64]:
         costs = np.zeros((self.count, len(self._costs)))

@@ -6,8 +6,10 @@ import dataclasses
 import json
 import os
 import pathlib
+import threading
 from typing import Any, Literal
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,8 +60,8 @@ class Evaluation:
 class Policy:
     """A policy: from an observation to an action, both as its environment has them."""
 
-    def __init__(self, policy: _ecrl.Policy, run: pathlib.Path | None = None) -> None:
-        self._policy, self._run = policy, run
+    def __init__(self, policy: _ecrl.Policy) -> None:
+        self._policy = policy
         self.about: dict[str, Any] = json.loads(policy.about())
         """Where it comes from and how it did."""
         interface = self.about.get("interface")
@@ -75,7 +77,7 @@ class Policy:
         return f"<ecrl.Policy of {about['algorithm']} on {about['task']} after {about['env_steps']} steps>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._policy.to_bytes(), self._run)
+        return _unpickled, (self._policy.to_bytes(),)
 
     @property
     def task(self) -> str:
@@ -129,17 +131,20 @@ class Policy:
         if episodes < 1:
             raise ValueError(f"episodes is {episodes}; expected at least 1")
         interface = self.about.get("interface") or {}
+        main = threading.current_thread() is threading.main_thread()
         if not interface and env is None:
             texts = None if constraints is None else _constraints.as_texts(constraints)
-            return _evaluation(self._policy.evaluate(None, texts, episodes, seed, threads))
+            return _evaluation(self._policy.evaluate(None, texts, episodes, seed, threads, main))
         if env is None:
             env = interface.get("recipe")
             if env is None:
                 raise ValueError(f"{self.task} cannot be made from what was stored of it; expected env to be given")
         texts = self.constraints if constraints is None else _constraints.written_out(constraints)
-        limit = max_episode_steps or interface.get("max_episode_steps")
+        limit = max_episode_steps
+        if limit is None and not isinstance(env, gym.vector.VectorEnv):
+            limit = interface.get("max_episode_steps")
         place, _ = _environment.place_of(env, texts, limit, None if _environment.is_instance(env) else n_envs)
-        return _evaluation(self._policy.evaluate(place, None, episodes, seed))
+        return _evaluation(self._policy.evaluate(place, None, episodes, seed, threads, main))
 
     def export(self, path: str | os.PathLike[str], format: str | None = None) -> pathlib.Path:
         """Writes it for other programs: as ONNX, JSON or safetensors, by the file's name or `format`."""
@@ -148,8 +153,8 @@ class Policy:
         return path
 
 
-def _unpickled(data: bytes, run: pathlib.Path | None) -> Policy:
-    return Policy(_ecrl.Policy.from_bytes(data), run)
+def _unpickled(data: bytes) -> Policy:
+    return Policy(_ecrl.Policy.from_bytes(data))
 
 
 def _evaluation(text: str) -> Evaluation:
@@ -180,4 +185,4 @@ def load(path: str | os.PathLike[str], which: Literal["best", "final"] = "best")
     file = path / {"best": "best.safetensors", "final": "policy.safetensors"}[which]
     if which == "best" and not file.exists() and (path / "policy.safetensors").exists():
         raise ValueError(f"{file}: not there yet: the best is chosen now and then and at the end; expected which='final'")
-    return Policy(_ecrl.Policy.open(file), path)
+    return Policy(_ecrl.Policy.open(file))

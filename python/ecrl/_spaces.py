@@ -57,7 +57,7 @@ def lay_out(parts: list[Json], observation: Any, rows: int | None = None) -> NDA
         if array.shape != expected:
             name = f"[{'.'.join(part['path'])!r}]" if part["path"] else ""
             raise ValueError(f"the observation{name} has shape {array.shape}; expected {expected}")
-        found.append(array.reshape(count, -1))
+        found.append(array.reshape(count, math.prod(part["shape"])))
     return np.ascontiguousarray(found[0] if len(found) == 1 else np.concatenate(found, axis=1))
 
 

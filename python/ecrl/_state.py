@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import warnings
 from typing import Any
 
 import gymnasium as gym
@@ -18,11 +19,15 @@ import numpy as np
 _PLAIN = (gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
 
 
+_KINDS = (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
+_BITS: dict[str, Any] = {kind.__name__: kind for kind in _KINDS}
+
+
 class State:
     """Tells and takes the state of an environment."""
 
     def __init__(self, env: Any, own: Any, limits: list[gym.wrappers.TimeLimit[Any, Any]]) -> None:
-        self._env, self._own, self._limits = env, own, limits
+        self._env, self._own, self._limits, self._warned = env, own, limits, False
 
     @classmethod
     def of(cls, env: Any) -> State | None:
@@ -36,10 +41,17 @@ class State:
             own = own.env
         return cls(env, own, limits)
 
-    def dump(self) -> str:
-        """The state as text."""
+    def dump(self) -> str | None:
+        """The state as text; none where it cannot be told, which is said once."""
         elapsed = [limit._elapsed_steps for limit in self._limits]
-        return json.dumps([elapsed, _encode(self._own.get_state())])
+        try:
+            return json.dumps([elapsed, _encode(self._own.get_state())])
+        except Exception as error:
+            if not self._warned:
+                self._warned = True
+                told = f"{type(error).__name__}: {error}"
+                warnings.warn(f"the environment's state cannot be stored ({told}): a resumed run is not to the bit")
+            return None
 
     def load(self, text: str) -> None:
         """Goes back to a state."""
@@ -62,11 +74,11 @@ def _encode(value: Any) -> Any:
         return {"dict": [[_encode(key), _encode(item)] for key, item in value.items()]}
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufcSU":
         array = np.asarray(value)
         data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
         return {"array": [array.dtype.str, list(array.shape), data, isinstance(value, np.generic)]}
-    if isinstance(value, np.random.Generator):
+    if isinstance(value, np.random.Generator) and type(value.bit_generator).__name__ in _BITS:
         return {"generator": _encode(value.bit_generator.state)}
     raise TypeError(f"get_state returned a {type(value).__name__}; expected numbers, text, arrays and what is made of them")
 
@@ -89,9 +101,7 @@ def _decode(value: Any) -> Any:
         return array[()] if scalar else array
     if kind == "generator":
         state = _decode(inner)
-        bits = {"PCG64": np.random.PCG64, "MT19937": np.random.MT19937, "Philox": np.random.Philox}[
-            state["bit_generator"]
-        ]()
+        bits = _BITS[state["bit_generator"]]()
         bits.state = state
         return np.random.Generator(bits)
     raise TypeError(f"a state of kind '{kind}' is unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pathlib
@@ -10,9 +11,14 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import gymnasium as gym
+
 from ecrl import _constraints, _ecrl, _environment, robots
 from ecrl._constraints import Constraints
 from ecrl._run import Run
+
+# Steps between tests that end the episodes under way, in an environment or VectorEnv itself.
+TEST_EVERY = 50_000
 
 OnGeneration = Callable[[dict[str, Any]], "bool | None"]
 
@@ -22,8 +28,8 @@ def train(
     env: Any,
     *,
     constraints: Constraints | None = None,
-    steps: float = 1_000_000,
-    seed: int = 0,
+    steps: float | None = None,
+    seed: int | None = None,
     out: str | os.PathLike[str] | None = None,
     n_envs: int | None = None,
     max_episode_steps: int | None = None,
@@ -47,7 +53,7 @@ def train(
         third of a step's six values. A number bounds the sum over an episode (of a robot's cost, what that
         cost implies); text says it itself, as in "mean(torque)<=0.4". Robots have torque<=0.4 unless it is said
         otherwise; () is none.
-    steps: environment steps of the whole run.
+    steps: environment steps of the whole run [1e6]. seed: of all randomness [0].
     out: the run directory [runs/TASK-ALGORITHM-SEED].
     n_envs: worker processes that play, all cores by default; with 1 it is played in this process. The result
         does not depend on it. An environment itself, or a VectorEnv, is played in here.
@@ -62,8 +68,8 @@ def train(
         "algorithm": algorithm,
         "task": None,
         "constraints": None,
-        "steps": _whole("steps", steps),
-        "seed": _whole("seed", seed),
+        "steps": None if steps is None else _whole("steps", steps),
+        "seed": None if seed is None else _whole("seed", seed),
         "preset": preset,
         "config": None if config is None else pathlib.Path(config),
         "until": [until] if isinstance(until, str) else list(until),
@@ -79,11 +85,17 @@ def train(
         asked["task"] = env
         asked["constraints"] = None if constraints is None else _constraints.as_texts(constraints)
     else:
+        if constraints is None and config is not None:
+            constraints = _ecrl.constraints_in(pathlib.Path(config))
         texts = _constraints.written_out(constraints)
         place, description = _environment.place_of(env, texts, max_episode_steps, n_envs)
         lanes = description.get("lanes")
-        if lanes is not None and _runs_side_by_side(algorithm) and not {"envs", "ppo.envs"} & values.keys():
-            assignments.append(f"envs={lanes}")
+        if lanes is not None and _runs_side_by_side(algorithm):
+            if not {"envs", "ppo.envs"} & values.keys():
+                assignments.append(f"envs={lanes}")
+            # There is nowhere else to test: each test ends the episodes under way.
+            if not {"every", "test.every"} & values.keys():
+                assignments.append(f"test.every={TEST_EVERY}")
     asked["values"] = assignments
     return Run(_ecrl.train(asked, place, _driving(threads, checkpoint_every, on_generation, progress)))
 
@@ -123,7 +135,8 @@ def resume(
             env = interface.get("recipe")
             if env is None:
                 raise ValueError(f"{there['task']} cannot be made from what {path} has of it; expected env to be given")
-        place, description = _environment.place_of(env, texts, interface.get("max_episode_steps"), n_envs)
+        limit = None if isinstance(env, gym.vector.VectorEnv) else interface.get("max_episode_steps")
+        place, description = _environment.place_of(env, texts, limit, n_envs)
         _verify(there["task"], interface, description)
     elif env is not None and env != there["task"]:
         raise ValueError(f"{path} is a run of {there['task']}; expected that, or no env")
@@ -151,8 +164,8 @@ def _runs_side_by_side(algorithm: str) -> bool:
 
 
 def _whole(name: str, number: float) -> int:
-    if isinstance(number, bool) or number != int(number) or number < 0:
-        raise ValueError(f"{name} is {number}; expected a whole number")
+    if isinstance(number, bool) or not 0 <= number < 2**63 or number != int(number):
+        raise ValueError(f"{name} is {number}; expected a whole number, not negative and below 2^63")
     return int(number)
 
 
@@ -205,8 +218,7 @@ def _write(text: str) -> None:
 
 def _notebook() -> Callable[[str], None]:
     """Shows pictures in a notebook, each in place of the last, and all else below."""
-    from IPython.display import display  # type: ignore[import-not-found]
-
+    display: Any = importlib.import_module("IPython.display").display
     handle = display({"text/plain": ""}, raw=True, display_id=True)
 
     def show(text: str) -> None:

@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Callable
 
+import gymnasium as gym
+
 from ecrl import _mujoco  # noqa: F401
 from ecrl import _ecrl
 from ecrl._environment import Adapter, Recipe
@@ -17,7 +19,10 @@ def prepare(payload: bytes) -> Callable[[], Adapter]:
     """What makes environments, from what `_environment.Recipe.payload` gave."""
     path, pickled = pickle.loads(payload)
     sys.path[:] = path
-    recipe: Recipe = pickle.loads(pickled)
+    recipe: Recipe
+    recipe, registered = pickle.loads(pickled)
+    for spec in registered:
+        gym.registry.setdefault(spec.id, spec)
     return recipe.adapter
 
 
@@ -25,7 +30,8 @@ def main() -> None:
     # The line to the training is where standard input was; an environment must not read from it.
     line = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    # Ctrl-C is the training's to answer.
+    # Ours only; and Ctrl-C is the training's to answer.
+    os.environ.pop("PYTHONSAFEPATH", None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _ecrl.work(line, prepare)
 

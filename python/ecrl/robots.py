@@ -168,19 +168,15 @@ class RobotVectorEnv(gym.vector.VectorEnv[Observations, Actions, NDArray[Any]]):
         return obs, reward, terminated, truncated, info
 
 
-def register(namespace: str = "ecrl/") -> None:
-    """Makes the robots known to Gymnasium; importing ecrl does."""
+def register() -> None:
+    """Makes the robots known to Gymnasium; importing ecrl does, and so does `gymnasium.make("ecrl:ecrl/Hopper-v0")`."""
     for task, name in _IDS.items():
         if f"ecrl/{name}-v0" not in gym.registry:
             gym.register(
-                id=f"{namespace}{name}-v0",
+                id=f"ecrl/{name}-v0",
                 entry_point="ecrl.robots:RobotEnv",
                 vector_entry_point="ecrl.robots:RobotVectorEnv",
                 max_episode_steps=_TASKS[task]["steps"],
                 kwargs={"task": task},
             )
 
-
-def register_within_namespace() -> None:
-    """The same, for Gymnasium's plugins, which name the namespace by themselves."""
-    register("")

@@ -116,19 +116,24 @@ def test_six_values(small):
 
 
 def test_the_costs_are_those_of_the_environment(small):
-    run = small("ppo", Track, constraints=["sum(cost)<=1", "mean(cost)<=1", "speed<=3"])
-    face = run.policy().evaluate(Track, episodes=3).mean_action
-    total, mean, speed = face.costs.values()
-    assert total == pytest.approx(mean * 40) and speed > 0
-    # By hand.
-    env, policy, rewards = Track(), run.policy(), []
-    assert {e["steps"] for e in face.episodes} == {40}
-    obs, _ = env.reset(seed=3)
-    done = False
-    while not done:
-        obs, reward, _, done, info = env.step(policy(obs))
-        rewards.append(reward)
-    assert len(rewards) == 40
+    policy = small("ppo", Track, constraints=["sum(cost)<=1", "mean(cost)<=1", "speed<=3"]).policy()
+
+    class Told(Track):
+        """Notes what it brought."""
+
+        brought = []
+
+        def step(self, action):
+            step = super().step(action)
+            self.brought.append((step[1], step[4]["cost"], step[4]["speed"]))
+            return step
+
+    face = policy.evaluate(Told(), episodes=3).mean_action
+    # The second three episodes are those with sampled actions.
+    rewards, costs, speeds = np.array(Told.brought[: 3 * 40]).reshape(3, 40, 3).transpose(2, 0, 1)
+    assert [e["reward"] for e in face.episodes] == pytest.approx(rewards.sum(axis=1))
+    expected = [costs.sum(axis=1).mean(), costs.mean(), speeds.sum(axis=1).mean()]
+    assert list(face.costs.values()) == pytest.approx(expected) and all(x > 0 for x in expected)
 
 
 def test_a_cost_that_is_not_there(small):
@@ -239,6 +244,48 @@ def test_what_is_no_environment(small, env, expected):
         small("ppo", env)
 
 
+def test_ids_of_ones_own_are_known_to_workers(small):
+    gym.register("EcrlTest/Own-v0", entry_point=Track, max_episode_steps=40)
+    try:
+        run = small("ppo", "EcrlTest/Own-v0", n_envs=2, steps=300)
+        small("ppo", lambda: gym.make("EcrlTest/Own-v0"), n_envs=2, steps=300, force=True)
+        assert run.config["task"] == "EcrlTest/Own-v0"
+    finally:
+        del gym.registry["EcrlTest/Own-v0"]
+
+
+def test_what_was_made_is_closed_and_nothing_else(small):
+    class Closed(Track):
+        made, closed = 0, 0
+
+        def __init__(self):
+            super().__init__()
+            Closed.made += 1
+
+        def close(self):
+            Closed.closed += 1
+
+    run = small("ppo", Closed)
+    assert Closed.made == Closed.closed == 4
+    run.policy().evaluate(Closed, episodes=1)
+    assert Closed.made == Closed.closed
+    own = Closed()
+    small("ppo", own, n_envs=None, force=True)
+    run.policy().evaluate(own, episodes=1)
+    assert Closed.made == Closed.closed + 1
+
+    class Bare:
+        """No Gymnasium class, and nothing to close."""
+
+        observation_space, action_space = Track.observation_space, Track.action_space
+
+        def __init__(self):
+            self.inner = Track()
+            self.reset, self.step = self.inner.reset, self.inner.step
+
+    small("sac", Bare, force=True)
+
+
 def test_an_instance_is_played_in_itself(small):
     env = Track()
     run = small("ppo", env, steps=600, n_envs=None)
@@ -252,16 +299,7 @@ def test_an_instance_is_played_in_itself(small):
 
 @pytest.mark.parametrize("mode", list(gym.vector.AutoresetMode))
 def test_vectors_in_every_mode(small, mode):
-    made = []
-
-    class Counted(Track):
-        """Notes what follows what, so that no step leads from one episode into the next."""
-
-        def __init__(self):
-            super().__init__(length=7)
-            made.append(self)
-
-    vector = gym.vector.SyncVectorEnv([Counted] * 3, autoreset_mode=mode)
+    vector = gym.vector.SyncVectorEnv([lambda: Track(7)] * 3, autoreset_mode=mode)
     run = small("ppo-lag", vector, constraints={"cost": 1}, steps=900, n_envs=None, collect=60, batch=20, **{"lr": 1e-9})
     assert run.config["ppo"]["envs"] == 3
     metrics = run.metrics()
@@ -270,6 +308,93 @@ def test_vectors_in_every_mode(small, mode):
     taken = np.diff(metrics["env_steps"], prepend=0)
     assert (taken == 60).all() if mode != gym.vector.AutoresetMode.NEXT_STEP else ((45 <= taken) & (taken < 60)).all()
     assert np.isfinite(metrics["rollout_reward"]).all()
+
+
+class Clock(Track):
+    """Observes which episode it is, and which step of it; lanes are of different lengths."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode = getattr(self, "episode", -1) + 1
+        return np.array([self.episode, 0.0]), {}
+
+    def step(self, action):
+        _, _, _, truncated, info = super().step(action)
+        return np.array([self.episode, float(self.t)]), float(self.t), False, truncated, info
+
+
+@pytest.mark.parametrize("mode", list(gym.vector.AutoresetMode))
+def test_no_step_of_a_vector_leads_from_one_episode_into_the_next(mode):
+    from ecrl import _environment
+
+    lengths = (3, 4, 3)
+    vector = gym.vector.SyncVectorEnv([lambda n=n: Clock(n) for n in lengths], autoreset_mode=mode)
+    description = _environment.describe(vector, ["sum(cost)<=1"], None)
+    lanes = _environment.Lanes(vector, description["interface"], ["sum(cost)<=1"])
+    now = lanes.reset(0).reshape(3, 2)
+    over, ended = np.zeros(3, dtype=bool), np.zeros(3, dtype=int)
+    for _ in range(30):
+        before, began = now, over
+        actions = np.full(3, 0.5, dtype=np.float32)
+        now, reached, reward, costs, terminated, truncated, over = lanes.step(actions)
+        now, reached = now.reshape(3, 2), reached.reshape(3, 2)
+        for i, length in enumerate(lengths):
+            if began[i]:
+                assert tuple(now[i]) == (before[i][0] + 1, 0) and costs[i] == 0
+                continue
+            # One step further in the same episode, and its cost: half of the upper bound 2.
+            assert tuple(reached[i]) == (before[i][0], before[i][1] + 1)
+            assert reward[i] == reached[i][1] and costs[i] == 1.0
+            assert truncated[i] == (reached[i][1] == length)
+            ended[i] += truncated[i]
+            if not truncated[i]:
+                assert tuple(now[i]) == tuple(reached[i])
+            elif mode != gym.vector.AutoresetMode.NEXT_STEP:
+                assert tuple(now[i]) == (before[i][0] + 1, 0)
+    assert (ended > 5).all()
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "ecrl"])
+@pytest.mark.parametrize("mode", list(gym.vector.AutoresetMode))
+def test_a_vector_that_fails_between_episodes(small, algorithm, mode):
+    class Once(Track):
+        """Fails in the reset after an episode, at a time when no lane plays."""
+
+        def reset(self, *, seed=None, options=None):
+            self.resets = getattr(self, "resets", 0) + 1
+            if self.resets > 2:
+                raise OSError("no more episodes")
+            return super().reset(seed=seed)
+
+    vector = gym.vector.SyncVectorEnv([lambda: Once(5)] * 2, autoreset_mode=mode)
+    more = {"population": 3} if algorithm == "ecrl" else {"test.every": 10**6}
+    with pytest.raises(ecrl.EnvError, match="OSError: no more episodes"):
+        small(algorithm, vector, n_envs=None, steps=100_000, **more)
+
+
+@pytest.mark.parametrize("bad", [{"reward": 1.0}, {"reward": np.zeros(3)}, {"terminated": np.zeros((2, 1), bool)}])
+def test_a_vector_with_odd_shapes(small, bad):
+    class Odd(gym.vector.SyncVectorEnv):
+        def step(self, actions):
+            obs, reward, terminated, truncated, info = super().step(actions)
+            brought = {"reward": reward, "terminated": terminated, **bad}
+            return obs, brought["reward"], brought["terminated"], truncated, info
+
+    with pytest.raises(ecrl.EnvError, match=r"has shape .*; expected one for each of 2 environments"):
+        small("ppo", Odd([Track] * 2), n_envs=None)
+
+
+@pytest.mark.parametrize("kind", ["instance", "vector"])
+def test_long_episodes_end_though_tests_are_played_in_the_same_place(small, kind):
+    class Dear(Track):
+        def step(self, action):
+            *rest, info = super().step(action)
+            return *rest, {"cost": 1.0}
+
+    env = Dear(300) if kind == "instance" else gym.vector.SyncVectorEnv([lambda: Dear(300)] * 2)
+    metrics = small("ppo-lag", env, constraints={"cost": 10}, steps=2500, n_envs=None).metrics()
+    # An episode is longer than what is played between two updates: its cost is seen nevertheless.
+    assert np.isfinite(metrics["rollout_reward"]).any() and metrics["lambda_learner"][-1, 0] > 100
 
 
 def test_a_vector_without_a_mode(small):

@@ -22,10 +22,10 @@ def test_own_environment(tmp_path, capsys):
     assert "feasible: yes" in capsys.readouterr().out
 
 
-def test_safety_gymnasium(tmp_path):
-    import safety_gymnasium
+def test_six_values(tmp_path):
+    import six_values
 
-    worth = safety_gymnasium.main(steps=8_000, out=str(tmp_path / "run"))
+    worth = six_values.main(steps=8_000, out=str(tmp_path / "run"))
     assert list(worth.mean_action.costs) == ["sum(cost)<=1"]
 
 

@@ -47,11 +47,25 @@ def test_it_is_measured_with_both_faces(policy):
     assert "mean action" in str(worth)
     with pytest.raises(ValueError, match="observations or actions are not the policy's"):
         policy.evaluate("Pendulum-v1", constraints=())
-    # By hand, from the same starts.
-    env = Track()
-    total = 0.0
-    obs, _ = env.reset(seed=0)
-    assert len(worth.mean_action.episodes) == 8 and total == 0.0 and obs.shape == (2,)
+    with pytest.raises(ValueError, match="threads is 0; expected 1 to 1024"):
+        policy.evaluate(Track, threads=0)
+    assert policy.batch(np.zeros((0, 2))).shape == (0, 1)
+
+
+def test_a_recipe_of_somebody_elses_calls_nothing(small, tmp_path):
+    policy = small("ppo", "Pendulum-v1", steps=300).policy()
+    recipe = json.loads(policy.about["interface"]["recipe"])
+    assert policy.evaluate(episodes=1).mean_action.length == 200
+    harm = tmp_path / "harm"
+    crafted = {**recipe, "entry_point": "os:mkdir", "kwargs": {"path": str(harm)}}
+    policy.about["interface"]["recipe"] = json.dumps(crafted)
+    with pytest.raises(ValueError, match="Pendulum-v1 is not registered here as it was there; expected env to be given"):
+        policy.evaluate()
+    wrapper = {"name": "Harm", "entry_point": "os:mkdir", "kwargs": {"path": str(harm)}}
+    policy.about["interface"]["recipe"] = json.dumps({**recipe, "additional_wrappers": [wrapper]})
+    with pytest.raises(ValueError, match="has wrappers that are not Gymnasium's own"):
+        policy.evaluate()
+    assert not harm.exists()
 
 
 def test_it_is_pickled(policy):
@@ -140,6 +154,9 @@ def test_states_survive_as_text():
     assert again["numbers"] == state["numbers"] and again[("a", 1)][:3] == state[("a", 1)][:3]
     assert type(again[("a", 1)][2]) is np.float32 and np.array_equal(again[("a", 1)][3], state[("a", 1)][3])
     assert again["rng"].normal() == rng.normal()
+    for kind in (np.random.PCG64DXSM, np.random.SFC64, np.random.Philox, np.random.MT19937):
+        rng = np.random.Generator(kind(5))
+        assert _state._decode(json.loads(json.dumps(_state._encode(rng)))).normal() == rng.normal()
     with pytest.raises(TypeError, match="get_state returned a set"):
         _state._encode({1})
     # Behind a wrapper with a state of its own, it is not all there is.

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from conftest import SMALL_PPO, SMALL_SAC, Told, Track, policy_bytes
+from conftest import SMALL_PPO, Told, Track, policy_bytes
 
 import ecrl
 
@@ -55,8 +56,6 @@ def test_metrics_are_arrays(small):
 
 def test_resumed_to_the_bit_where_an_environment_tells_its_state(small, tmp_path):
     whole = small("ppo", lambda: gym.wrappers.TimeLimit(Told(10_000), 130), steps=1500, out=tmp_path / "whole")
-    parts = small("ppo", lambda: gym.wrappers.TimeLimit(Told(10_000), 130), steps=700, lr_decay=False, out=tmp_path / "x")
-    assert whole.path != parts.path
     for number, workers in enumerate((1, 2)):
         path = tmp_path / f"parts{number}"
         stopped = small(
@@ -194,6 +193,68 @@ def test_ctrl_c_twice_ends_it_at_once(tmp_path):
             assert child.wait(10) == 0 and "stopped" in child.stdout.read()
 
 
+@pytest.mark.parametrize("moment", [0.05, 0.3])
+def test_ctrl_c_at_a_terminal_reaches_everybody_and_stops_well(tmp_path, moment):
+    program = f"""
+        import ecrl, sys
+        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        from conftest import Track, SMALL_SAC
+        print("begins", flush=True)
+        try:
+            ecrl.train("sac", Track, steps=10_000_000, n_envs=2, progress=False, out={str(tmp_path / "run")!r}, **SMALL_SAC)
+        except KeyboardInterrupt:
+            print("stopped well")
+    """
+    command = [sys.executable, "-u", "-c", textwrap.dedent(program)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as child:
+        assert child.stdout.readline() == "begins\n"
+        time.sleep(moment)
+        os.killpg(child.pid, signal.SIGINT)
+        told, errors = child.communicate(timeout=30)
+    assert (child.returncode, told, errors) == (0, "stopped well\n", "")
+
+
+def test_ctrl_c_ends_a_measurement(tmp_path, small):
+    small("sac", Track)
+    program = f"""
+        import ecrl, sys, time
+        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        from conftest import Track
+
+        class Slow(Track):
+            def step(self, action):
+                if self.t == 0:
+                    print("playing", flush=True)
+                time.sleep(0.05)
+                return super().step(action)
+        try:
+            ecrl.load({str(tmp_path / "run")!r}).evaluate(lambda: Slow(5000), n_envs=int(sys.argv[1]), max_episode_steps=5000)
+        except KeyboardInterrupt:
+            time.sleep(0.1)
+            print("stopped")
+    """
+    for workers in ("1", "2"):
+        command = [sys.executable, "-u", "-c", textwrap.dedent(program), workers]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout.readline() == "playing\n"
+            child.send_signal(signal.SIGINT)
+            assert "stopped" in child.stdout.read() and child.wait(10) == 0
+
+
+def test_workers_leave_nothing_behind(small):
+    def left():
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    small("sac", Track, n_envs=2, steps=50)
+    before = left()
+    for _ in range(5):
+        small("sac", Track, n_envs=2, steps=50, force=True)
+    assert left() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
 def test_a_worker_that_is_killed_is_told_of(small):
     class Killer(Track):
         def step(self, action):
@@ -255,9 +316,12 @@ def test_what_cannot_be_sent_to_workers(small):
         ({"seed": -1}, "seed is -1; expected a whole number"),
         ({"preset": "slow"}, "ppo has no preset 'slow'"),
         ({"constraints": "cost<25"}, "constraint 'cost<25': expected name<=number"),
-        ({"constraints": {"cost": "much"}}, "cost"),
+        ({"constraints": {"cost": "much"}}, "constraint 'cost<=much': 'much' is no number"),
+        ({"constraints": {"speed": "mean(cost)<=1"}}, "is given for speed; expected one that bounds it"),
+        ({"steps": float("inf")}, "steps is inf; expected a whole number"),
+        ({"seed": 2**70}, "seed is .*; expected a whole number, not negative and below 2.63"),
         ({"constraints": ["cost<=1", "sum(cost)<=2"]}, r"sum\(cost\) is bounded twice"),
-        ({"constraints": "max(cost)<=2"}, "max"),
+        ({"constraints": "max(cost)<=2"}, "'max' is unknown; expected mean or sum"),
         ({"checkpoint_every": "often"}, "checkpoint_every is"),
         ({"threads": 0}, "threads is 0; expected 1 to 1024"),
         ({"n_envs": 0}, "n_envs is 0; expected 1 to 1024"),
@@ -304,4 +368,46 @@ def test_a_training_that_starts_from_a_policy(small, tmp_path):
     first = small("ppo", Track)
     small("ppo", Track, start=first.path / "policy.safetensors", out=tmp_path / "second")
     assert (tmp_path / "second" / "start.safetensors").exists()
-    assert SMALL_SAC
+    for other in ("Pendulum-v1", "CartPole-v1"):
+        with pytest.raises(ValueError, match=f"the policy to start from is one of Track; expected one of {other}"):
+            small("ppo", other, start=first.path / "policy.safetensors", out=tmp_path / "third")
+
+
+def test_values_from_a_file(small, tmp_path):
+    first = small("ppo-lag", Track, constraints={"cost": 3}, steps=300, seed=7)
+    again = small("ppo-lag", Track, config=first.path / "config.toml", steps=None, out=tmp_path / "again")
+    assert {**again.config, "start": ""} == first.config and policy_bytes(again) == policy_bytes(first)
+    other = small("ppo-lag", Track, config=first.path / "config.toml", seed=1, constraints=(), out=tmp_path / "other")
+    assert other.config["constraints"] == [] and other.config["seed"] == 1
+    robot = ecrl.train("ppo", "swimmer", config=first.path / "config.toml", constraints=(), out=tmp_path / "robot", progress=False)
+    assert robot.policy().evaluate(episodes=1).mean_action.length == 1000
+
+
+def test_other_ways_to_bring_the_same_environment(small, tmp_path):
+    run = small("sac", Track, steps=500, on_generation=lambda info: False)
+    ecrl.resume(run, Track(), progress=False)
+    assert run.metrics()["env_steps"][-1] >= 500
+    vector = small("sac", gym.vector.SyncVectorEnv([Track] * 2), n_envs=None, out=tmp_path / "vector", on_generation=lambda info: False)
+    ecrl.resume(vector, gym.vector.SyncVectorEnv([Track] * 3), progress=False)
+
+
+def test_lanes_that_go_on_say_that_they_begin_anew(small):
+    def vector():
+        return gym.vector.SyncVectorEnv([lambda: Track(8)] * 2, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP)
+
+    # All episodes have just ended where it stops.
+    run = small("ppo", vector(), n_envs=None, steps=600, collect=64, batch=16, on_generation=lambda info: info["env_steps"] < 200)
+    with pytest.warns(UserWarning, match="begin anew"):
+        ecrl.resume(run, vector(), progress=False)
+
+
+def test_a_state_that_cannot_be_stored_is_told_of(small):
+    class Odd(Track):
+        def get_state(self):
+            return {1, 2}
+
+        def set_state(self, state):
+            pass
+
+    with pytest.warns(UserWarning, match="state cannot be stored .TypeError: get_state returned a set"):
+        small("ppo", Odd)

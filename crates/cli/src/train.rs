@@ -119,13 +119,6 @@ pub fn train(args: TrainArgs, output: &mut (impl Write + Send)) -> Result<(), Fa
     environment::resolve(&mut config)?;
     let mut options = args.drive.options(args.force)?;
     options.start = args.from.as_deref().map(Policy::open).transpose()?;
-    if let Some(start) = &options.start {
-        let (found, expected) = (&start.about.task, &config.task);
-        if found != expected {
-            let text = format!("--from: a policy of {found}; expected one of {expected}");
-            return Err(Failure::input(text));
-        }
-    }
     let out = args.out.unwrap_or_else(|| {
         format!("runs/{}-{}-{}", config.task, config.algorithm, config.seed).into()
     });

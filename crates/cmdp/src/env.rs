@@ -143,6 +143,14 @@ pub enum StateError {
         /// The task.
         task: String,
     },
+    /// The task could not go back to it.
+    #[error("{task} cannot go back to its state: {error}")]
+    Refused {
+        /// The task.
+        task: String,
+        /// What it says.
+        error: String,
+    },
     /// The state has another length than this task's.
     #[error("{what} has {got} numbers; {task} expects {expected}")]
     Length {

@@ -111,8 +111,7 @@ impl Context {
         played
     }
 
-    /// Goes on in all running environments, for at least so many steps in all and the same number in each;
-    /// notes the reward and the first `costs` costs of every step.
+    /// Goes on in all running environments, for about so many steps in all; notes the reward and the first `costs` costs of every step.
     pub fn go_on(&mut self, actor: &Mlp, steps: usize, costs: usize) -> Segment {
         let running = self.config.running();
         let [seed, stream, generation, _] = self.key(Stream::Learner, 0);

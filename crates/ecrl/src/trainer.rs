@@ -244,7 +244,7 @@ impl Trainer {
         self.algorithm.replay_mut()
     }
 
-    /// The learner's policy: a network from an observation to `[μ, log σ]`. After
+    /// The learner's policy: a network from an observation to `[μ, log σ]`, or to the scores of choices. After
     /// [`TrainError::NotFinite`], the last that was sound.
     pub fn actor(&self) -> Mlp {
         if self.broken { self.last_good.clone() } else { self.algorithm.actor() }

@@ -80,8 +80,8 @@ impl<T> Shared<T> {
     /// Does pieces until none is left.
     fn work(&self) {
         while let Some(piece) = self.pieces.get(self.next.fetch_add(1, Ordering::AcqRel)) {
+            let _done = Done(&self.done);
             (self.work)(&mut piece.lock().unwrap_or_else(|e| e.into_inner()));
-            self.done.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -101,6 +101,15 @@ impl<T> Shared<T> {
             seen = self.round.load(Ordering::Acquire);
             self.work();
         }
+    }
+}
+
+/// Counts a piece as done, even where its work panics: nobody waits for it forever.
+struct Done<'a>(&'a AtomicUsize);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
     }
 }
 

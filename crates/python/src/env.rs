@@ -24,7 +24,7 @@ pub struct Description {
     pub constraints: Vec<String>,
     /// The time limit, as far as it is known.
     pub max_steps: usize,
-    /// Whether that is known: an episode beyond it is then an error.
+    /// Whether that is not known: an episode beyond it is then an error.
     pub endless: bool,
     /// What it shows.
     pub interface: Interface,
@@ -67,6 +67,7 @@ pub struct PyEnv {
     costs: Costs,
     step: Py<PyAny>,
     reset: Py<PyAny>,
+    adapter: Py<PyAny>,
     /// Tells and takes a state, where the environment can.
     state: Option<Py<PyAny>>,
     endless: bool,
@@ -92,6 +93,7 @@ impl PyEnv {
             costs: Costs::new(py, &spec.constraints),
             step: env.getattr("step")?.unbind(),
             reset: env.getattr("reset")?.unbind(),
+            adapter: adapter.clone().unbind(),
             state: (!state.is_none()).then(|| state.unbind()),
             endless: description.endless,
             spec,
@@ -212,10 +214,12 @@ impl Env for PyEnv {
 
     fn capture(&self) -> Option<Vec<f64>> {
         let state = self.state.as_ref().filter(|_| self.begun && self.failure.is_none())?;
-        let text: String = Python::attach(|py| {
+        // Where it cannot, Python says why, once.
+        let text: Option<String> = Python::attach(|py| {
             let text = state.bind(py).call_method0("dump").ok()?;
-            text.extract().ok()
-        })?;
+            text.extract().ok()?
+        });
+        let text = text?;
         let mut numbers = vec![self.steps as f64];
         numbers.extend(&self.seen);
         numbers.extend(packed(text.as_bytes()));
@@ -230,12 +234,24 @@ impl Env for PyEnv {
         let (seen, rest) = rest.split_at_checked(obs.len()).ok_or_else(|| refused(&task))?;
         let text = String::from_utf8(unpacked(rest)).map_err(|_| refused(&task))?;
         Python::attach(|py| own.bind(py).call_method1("load", (text,)).map(|_| ()))
-            .map_err(|error| StateError::NotCaptured { task: format!("{task} ({error})") })?;
+            .map_err(|error| StateError::Refused { task, error: error.to_string() })?;
         obs.copy_from_slice(seen);
         self.see(seen);
         (self.steps, self.begun) = (*steps as usize, true);
         Ok(())
     }
+}
+
+impl Drop for PyEnv {
+    fn drop(&mut self) {
+        close(&self.adapter);
+    }
+}
+
+/// Closes what we have made, when nobody plays in it any more.
+pub fn close(adapter: &Py<PyAny>) {
+    // None where the interpreter ends; and what a close raises is nobody's business any more.
+    Python::try_attach(|py| adapter.bind(py).call_method0("close").is_ok());
 }
 
 /// Text as numbers, four bytes each: a number of f64 holds them whatever it goes through.

@@ -11,7 +11,7 @@ use crate::env::PyEnv;
 /// the interpreter anyway.
 pub struct Here {
     spec: EnvSpec,
-    /// For whole episodes; where there is none, the first of those that run is borrowed.
+    /// For whole episodes; where there is none, the one that runs is borrowed.
     playing: Option<PyEnv>,
     running: Vec<Running>,
 }
@@ -26,10 +26,15 @@ impl Here {
         }
     }
 
-    /// With one environment for everything: whole episodes end the one that runs in it.
-    pub fn shared(env: PyEnv) -> Self {
-        let spec = env.spec().clone();
-        Self { spec, playing: None, running: vec![Running::new(Box::new(env), 0)] }
+    /// With one environment for everything: if it is to run, whole episodes end the one that runs in it.
+    pub fn shared(env: PyEnv, runs: bool) -> Self {
+        match runs {
+            false => Self::new(env, Vec::new()),
+            true => {
+                let spec = env.spec().clone();
+                Self { spec, playing: None, running: vec![Running::new(Box::new(env), 0)] }
+            }
+        }
     }
 }
 

@@ -6,7 +6,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 /// Signals since the handler was installed.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -34,9 +36,20 @@ pub fn insisted() -> bool {
 pub struct Listening(libc::sigaction);
 
 impl Listening {
-    /// Takes Ctrl-C over.
+    /// Takes Ctrl-C over, to be answered well first.
     pub fn begin() -> Self {
-        DEPTH.fetch_add(1, Ordering::Relaxed);
+        Self::with(0)
+    }
+
+    /// Takes Ctrl-C over, to be answered at once.
+    pub fn at_once() -> Self {
+        Self::with(1)
+    }
+
+    fn with(count: usize) -> Self {
+        if DEPTH.fetch_add(1, Ordering::Relaxed) == 0 {
+            COUNT.store(count, Ordering::Relaxed);
+        }
         // SAFETY: all zeros is a valid value of this plain struct.
         let (mut own, mut before): (libc::sigaction, libc::sigaction) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -44,16 +57,27 @@ impl Listening {
         own.sa_flags = libc::SA_RESTART;
         // SAFETY: both are valid, and the handler only touches what a handler may.
         unsafe { libc::sigaction(libc::SIGINT, &own, &mut before) };
+        if before.sa_sigaction == libc::SIG_IGN {
+            // Whoever started this wants it ignored.
+            // SAFETY: it was in force before.
+            unsafe { libc::sigaction(libc::SIGINT, &before, std::ptr::null_mut()) };
+        }
         Self(before)
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
+        // SAFETY: it was in force before.
+        unsafe { libc::sigaction(libc::SIGINT, &self.0, std::ptr::null_mut()) };
         if DEPTH.fetch_sub(1, Ordering::Relaxed) == 1 {
             COUNT.store(0, Ordering::Relaxed);
         }
-        // SAFETY: it was in force before.
-        unsafe { libc::sigaction(libc::SIGINT, &self.0, std::ptr::null_mut()) };
     }
+}
+
+/// What is raised then; an interrupt that Python is still to see is this one.
+pub fn raised(py: Python) -> PyErr {
+    let _ = py.check_signals();
+    PyKeyboardInterrupt::new_err(())
 }

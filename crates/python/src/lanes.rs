@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rand::Rng as _;
 
-use crate::env::{Raised, told, value_error};
+use crate::env::{Raised, close, told, value_error};
 
 /// What one step of all lanes brought, lane after lane.
 struct Brought {
@@ -34,6 +34,8 @@ pub struct Lanes {
     count: usize,
     /// Python's end of it: `_environment.Lanes`.
     lanes: Py<PyAny>,
+    /// Whether episodes run in them, beside those that are played whole.
+    runs: bool,
     raised: Raised,
     /// Where each lane is: what is acted on next.
     now: Vec<f64>,
@@ -53,11 +55,12 @@ const STARTS: u64 = 2000;
 
 impl Lanes {
     /// From Python's end of it.
-    pub fn new(lanes: &Bound<PyAny>, spec: EnvSpec, raised: Raised) -> PyResult<Self> {
+    pub fn new(lanes: &Bound<PyAny>, spec: EnvSpec, runs: bool, raised: Raised) -> PyResult<Self> {
         let count: usize = lanes.getattr("count")?.extract()?;
         Ok(Self {
             count,
             lanes: lanes.clone().unbind(),
+            runs,
             raised,
             now: vec![0.0; count * spec.observation],
             over: vec![false; count],
@@ -77,6 +80,8 @@ impl Lanes {
     fn fail(&mut self, py: Python, error: PyErr) {
         let fault = Fault::Failed { task: self.spec.name.clone(), error: told(py, &error) };
         self.failure.get_or_insert(fault);
+        // The steps that are still asked for end every lane's episode.
+        self.over.fill(false);
         self.raised.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
     }
 
@@ -164,6 +169,12 @@ impl Lanes {
     }
 }
 
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        close(&self.lanes);
+    }
+}
+
 /// What a lane's step was.
 struct Moved<'a> {
     step: Step,
@@ -218,7 +229,7 @@ impl Stage for Lanes {
         let (spec, width) = (self.spec.clone(), self.spec.action);
         let mut episodes = self.episodes.take().unwrap_or_else(|| {
             self.reset(cmdp::rng([order.key[0], STARTS, 0, self.begun]).next_u32());
-            self.begun += 1;
+            self.begun = self.begun.saturating_add(1);
             vec![Episode::new(&spec.constraints); self.count]
         });
         let recorder = |i| Recorder::new(&spec, order, i);
@@ -245,15 +256,22 @@ impl Stage for Lanes {
     }
 
     fn capture(&mut self) -> Result<Vec<Stored>, String> {
+        if !self.runs {
+            return Ok(Vec::new());
+        }
         let fresh = Episode::new(&self.spec.constraints);
-        let episode = |i: usize| self.episodes.as_ref().map_or(&fresh, |all| &all[i]);
-        Ok((0..self.count).map(|i| Stored::under_way(self.begun, episode(i))).collect())
+        let stored = |i: usize| match &self.episodes {
+            // Even where one has just ended: the next begins by itself, and nobody knows how.
+            Some(episodes) => Stored::lost(self.begun, &episodes[i]),
+            None => Stored::under_way(self.begun, &fresh),
+        };
+        Ok((0..self.count).map(stored).collect())
     }
 
     fn restore(&mut self, stored: &[Stored]) -> Result<Vec<String>, String> {
         self.episodes = None;
         self.begun = stored.first().map_or(0, |stored| stored.begun().0);
-        let under_way = stored.iter().any(|stored| stored.begun().1);
-        Ok(if under_way { vec![Stored::note(&self.spec.name)] } else { Vec::new() })
+        let lost = stored.iter().any(|stored| stored.begun().1);
+        Ok(if lost { vec![Stored::note(&self.spec.name)] } else { Vec::new() })
     }
 }

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use ecrl::algorithms::{self, ALGORITHMS};
-use ecrl::config::Config;
+use ecrl::config::{Config, Layers};
 use pyo3::prelude::*;
 use pyo3::types::PyModule;
 use report::Report;
@@ -70,6 +70,16 @@ fn config(run: PathBuf) -> PyResult<String> {
     serde_json::to_string(&config).map_err(value_error)
 }
 
+/// The constraints that a configuration file names.
+#[pyfunction]
+fn constraints_in(file: PathBuf) -> PyResult<Vec<String>> {
+    let named = |error: &dyn std::fmt::Display| value_error(format!("{}: {error}", file.display()));
+    let text = std::fs::read_to_string(&file).map_err(|e| named(&e))?;
+    let mut layers = Layers::default();
+    layers.file(&file.display().to_string(), &text).map_err(value_error)?;
+    Ok(layers.build().map_err(value_error)?.constraints)
+}
+
 /// Makes a report of runs; returns what there is to note.
 #[pyfunction]
 fn write_report(
@@ -102,6 +112,7 @@ fn _ecrl(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(algorithms_json, module)?)?;
     module.add_function(wrap_pyfunction!(find_algorithm, module)?)?;
     module.add_function(wrap_pyfunction!(config, module)?)?;
+    module.add_function(wrap_pyfunction!(constraints_in, module)?)?;
     module.add_function(wrap_pyfunction!(write_report, module)?)?;
     module.add_function(wrap_pyfunction!(train::train, module)?)?;
     module.add_function(wrap_pyfunction!(train::resume, module)?)?;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use cli::environment;
 use cmdp::Env;
 use ecrl::collect::episodes::Choice;
-use ecrl::collect::stage::Stage;
-use ecrl::evaluate::{evaluate, evaluate_on};
+use ecrl::evaluate::{Evaluation, evaluate, evaluate_on};
+use ecrl::trainer::TrainError;
 use nets::{Tape, categorical, gaussian};
 use numpy::{PyArray2, PyArrayMethods as _, PyReadonlyArray2, PyUntypedArrayMethods as _};
 use pyo3::prelude::*;
@@ -16,7 +16,8 @@ use runs::output::put;
 use runs::{export, policy};
 
 use crate::env::value_error;
-use crate::train::{EnvError, Place, failure};
+use crate::interrupt::{self, Listening};
+use crate::train::{Place, checked_threads, failed, failure};
 
 /// Observations that go through the network at once.
 const ROWS: usize = 256;
@@ -116,8 +117,9 @@ impl Policy {
     }
 
     /// What it is worth: episodes with its mean action and with sampled ones, as JSON; in a place of
-    /// Python's, or as the robot it moves.
-    #[pyo3(signature = (place, constraints, episodes, seed, threads=None))]
+    /// Python's, or as the robot it moves. `main` says whether this is Python's main thread.
+    #[pyo3(signature = (place, constraints, episodes, seed, threads, main))]
+    #[allow(clippy::too_many_arguments)] // by name in Python
     fn evaluate(
         &self,
         py: Python,
@@ -126,50 +128,61 @@ impl Policy {
         episodes: usize,
         seed: u64,
         threads: Option<usize>,
+        main: bool,
     ) -> PyResult<String> {
-        let actor = &self.0.actor;
-        let faces = [("mean_action", Choice::Mean), ("sampled_actions", Choice::Sample)];
-        let mut told = serde_json::Map::new();
         let place = place.as_ref().map(|place| place.get());
-        let mut stage: Option<Box<dyn Stage>> = match place {
-            Some(place) => {
-                let stage = place.stage(0).map_err(|e| match e.downcast::<PyErr>() {
-                    Ok(raised) => *raised,
-                    Err(error) => EnvError::new_err(error.to_string()),
-                })?;
-                let (own, net) = (stage.spec(), actor.sizes());
-                let expected = [net[0], net[net.len() - 1]];
-                if [own.observation, own.outputs()] != expected {
-                    let text = "the environment's observations or actions are not the policy's";
-                    return Err(value_error(text));
-                }
-                Some(stage)
-            }
-            None => None,
-        };
+        let threads = checked_threads(threads)?;
+        let constraints = constraints.as_ref().unwrap_or(&self.0.about.constraints);
+        let mut told = serde_json::Map::new();
+        let _listening = main.then(Listening::at_once);
         let mut feasible = true;
-        for (name, choice) in faces {
-            let result = py.detach(|| match &mut stage {
-                Some(stage) => evaluate_on(actor, &mut **stage, episodes, seed, choice),
-                None => {
-                    let about = &self.0.about;
-                    let constraints = constraints.as_ref().unwrap_or(&about.constraints);
-                    let usual = std::thread::available_parallelism().map_or(1, usize::from);
-                    let robot = |_| -> Result<Box<dyn Env>, ecrl::trainer::TrainError> {
-                        let robot = environment::robot(&about.task, constraints);
-                        let robot = robot.map_err(|e| ecrl::trainer::TrainError::Env(e.into()))?;
-                        Ok(Box::new(robot))
-                    };
-                    let envs =
-                        (0..threads.unwrap_or(usual)).map(robot).collect::<Result<Vec<_>, _>>()?;
-                    evaluate(actor, envs, episodes, seed, choice)
-                }
+        for (name, choice) in [("mean_action", Choice::Mean), ("sampled_actions", Choice::Sample)] {
+            let result = py.detach(|| match place {
+                Some(place) => self.play_in(place, episodes, seed, choice),
+                None => self.play_robot(constraints, threads, episodes, seed, choice),
             });
-            let result = result.map_err(|error| crate::train::failed(py, error.into(), place))?;
+            if main && interrupt::insisted() {
+                return Err(interrupt::raised(py));
+            }
+            let result = result.map_err(|error| failed(py, error.into(), place))?;
             feasible &= result.feasible;
             told.insert(name.into(), serde_json::to_value(result).map_err(value_error)?);
         }
         told.insert("feasible".into(), feasible.into());
         serde_json::to_string(&told).map_err(value_error)
+    }
+}
+
+impl Policy {
+    fn play_in(
+        &self,
+        place: &Place,
+        episodes: usize,
+        seed: u64,
+        choice: Choice,
+    ) -> Result<Evaluation, TrainError> {
+        let (actor, mut stage) = (&self.0.actor, place.stage(0).map_err(TrainError::Env)?);
+        let (sizes, spec) = (actor.sizes(), stage.spec());
+        if [spec.observation, spec.outputs()] != [sizes[0], sizes[sizes.len() - 1]] {
+            let text = "the environment's observations or actions are not the policy's";
+            return Err(TrainError::Env(value_error(text).into()));
+        }
+        evaluate_on(actor, &mut *stage, episodes, seed, choice)
+    }
+
+    fn play_robot(
+        &self,
+        constraints: &[String],
+        threads: usize,
+        episodes: usize,
+        seed: u64,
+        choice: Choice,
+    ) -> Result<Evaluation, TrainError> {
+        let robot = |_| -> Result<Box<dyn Env>, TrainError> {
+            let robot = environment::robot(&self.0.about.task, constraints);
+            Ok(Box::new(robot.map_err(|error| TrainError::Env(error.into()))?))
+        };
+        let envs = (0..threads).map(robot).collect::<Result<Vec<_>, _>>()?;
+        evaluate(&self.0.actor, envs, episodes, seed, choice)
     }
 }

@@ -90,10 +90,11 @@ impl Place {
                 }
                 Kind::Shared(adapter) => {
                     only(1)?;
-                    Ok(Box::new(Here::shared(PyEnv::new(adapter.bind(py), own())?)))
+                    let env = PyEnv::new(adapter.bind(py), own())?;
+                    Ok(Box::new(Here::shared(env, running > 0)))
                 }
                 Kind::Lanes(lanes) => {
-                    let lanes = Lanes::new(lanes.bind(py), spec, own())?;
+                    let lanes = Lanes::new(lanes.bind(py), spec, running > 0, own())?;
                     only(lanes.count())?;
                     Ok(Box::new(lanes))
                 }
@@ -113,12 +114,13 @@ impl Place {
     fn error(&self, py: Python, message: String) -> PyErr {
         let raised = self.raised.lock().unwrap_or_else(|e| e.into_inner()).take();
         if interrupt::insisted() {
-            return PyKeyboardInterrupt::new_err(());
+            return interrupt::raised(py);
         }
         let (first, trace) = message.split_once('\n').unwrap_or((&message, ""));
         let error = EnvError::new_err(first.to_owned());
         let cause = match raised {
             // One of our own says it all.
+            Some(raised) if raised.is_instance_of::<PyKeyboardInterrupt>(py) => return raised,
             Some(raised) if raised.traceback(py).is_none() => None,
             Some(raised) => Some(raised),
             None if trace.is_empty() => None,
@@ -241,6 +243,15 @@ fn told<'py>(py: Python<'py>, record: &Record) -> PyResult<Bound<'py, PyDict>> {
     Ok(dict)
 }
 
+/// The threads asked for, or all there are.
+pub fn checked_threads(asked: Option<usize>) -> PyResult<usize> {
+    let threads = asked.unwrap_or(Options::default().threads);
+    match (1..=1024).contains(&threads) {
+        true => Ok(threads),
+        false => Err(value_error(format!("threads is {threads}; expected 1 to 1024"))),
+    }
+}
+
 /// What all trainings take.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -259,12 +270,8 @@ impl Driving {
     fn options(&self) -> PyResult<Options> {
         let every = self.checkpoint_every.parse();
         let every = every.map_err(|error| value_error(format!("checkpoint_every is {error}")))?;
-        let usual = Options::default();
-        let threads = self.threads.unwrap_or(usual.threads);
-        if !(1..=1024).contains(&threads) {
-            return Err(value_error(format!("threads is {threads}; expected 1 to 1024")));
-        }
-        Ok(Options { threads, checkpoint_every: every, ..usual })
+        let threads = checked_threads(self.threads)?;
+        Ok(Options { threads, checkpoint_every: every, ..Options::default() })
     }
 
     /// Trains to the end, or until it is asked to stop.
@@ -288,10 +295,13 @@ impl Driving {
             (trained, watch.raised)
         });
         let interrupted = listens && interrupt::asked();
-        trained.map_err(|error| named(py, failed(py, error, place), run.path()))?;
+        let path = run.path().to_owned();
+        // Workers take a moment to end.
+        py.detach(|| drop(run));
+        trained.map_err(|error| named(py, failed(py, error, place), &path))?;
         match raised {
             Some(error) => Err(error),
-            None if interrupted => Err(PyKeyboardInterrupt::new_err(())),
+            None if interrupted => Err(interrupt::raised(py)),
             None => Ok(()),
         }
     }
@@ -330,6 +340,11 @@ pub fn failure(failure: Failure) -> PyErr {
     }
 }
 
+/// Why a run could not begin; where Ctrl-C was pressed meanwhile, that is why.
+fn begun(py: Python, error: DriveError, place: Option<&Place>) -> PyErr {
+    if interrupt::asked() { interrupt::raised(py) } else { failed(py, error, place) }
+}
+
 /// What a new run is made of.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -338,8 +353,8 @@ pub struct Asked {
     /// A robot; none where a place is given.
     task: Option<String>,
     constraints: Option<Vec<String>>,
-    steps: i64,
-    seed: i64,
+    steps: Option<i64>,
+    seed: Option<i64>,
     preset: Option<String>,
     config: Option<PathBuf>,
     /// As `key=value`.
@@ -370,10 +385,12 @@ pub fn train(
         let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
         layers.file(&path.display().to_string(), &text).map_err(config_error)?;
     }
-    layers
-        .set("algorithm", asked.algorithm.as_str())
-        .set("steps", asked.steps)
-        .set("seed", asked.seed);
+    layers.set("algorithm", asked.algorithm.as_str());
+    for (key, number) in [("steps", asked.steps), ("seed", asked.seed)] {
+        if let Some(number) = number {
+            layers.set(key, number);
+        }
+    }
     if let Some(constraints) = &asked.constraints {
         layers.set("constraints", constraints.clone());
     }
@@ -396,6 +413,8 @@ pub fn train(
         }
         (None, Some(task)) => {
             config.task.clone_from(task);
+            // What is in a file of another run's is none of the robot's.
+            config.environment.clear();
             environment::resolve(&mut config).map_err(failure)?;
         }
         (None, None) => return Err(value_error("neither a task nor an environment is given")),
@@ -408,7 +427,7 @@ pub fn train(
     let out = asked.out.unwrap_or_else(|| PathBuf::from("runs").join(name));
     let _listening = driving.main.then(Listening::begin);
     let run = py.detach(|| Run::create(config, &out, &options, Stages(place)));
-    let run = run.map_err(|error| failed(py, error, place))?;
+    let run = run.map_err(|error| begun(py, error, place))?;
     let path = run.path().to_owned();
     driving.drive(py, run, place)?;
     Ok(path)
@@ -438,6 +457,6 @@ pub fn resume(
     options.set = changes;
     let _listening = driving.main.then(Listening::begin);
     let resumed = py.detach(|| Run::resume(&run, steps, &options, Stages(place)));
-    let resumed = resumed.map_err(|error| failed(py, error, place))?;
+    let resumed = resumed.map_err(|error| begun(py, error, place))?;
     driving.drive(py, resumed, place)
 }

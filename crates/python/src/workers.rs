@@ -3,7 +3,9 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cmdp::EnvSpec;
@@ -23,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 struct Worker {
     child: Child,
     line: UnixStream,
+    /// The lines to all of them: they end at the same time.
+    all: Arc<Mutex<Vec<UnixStream>>>,
 }
 
 /// Starts workers that make their environments from `payload`, which Python's `_worker` understands.
@@ -34,16 +38,27 @@ pub fn start(
     running: usize,
 ) -> Result<Remote, String> {
     let cannot = |error: io::Error| format!("cannot start a worker: {error}");
-    let mut all = Vec::new();
+    let (mut all, lines) = (Vec::new(), Arc::default());
     for _ in 0..workers {
         let (line, theirs) = UnixStream::pair().map_err(cannot)?;
         line.set_read_timeout(Some(Duration::from_millis(100))).map_err(cannot)?;
-        let child = Command::new(python)
-            .args(["-m", "ecrl._worker"])
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .spawn()
-            .map_err(cannot)?;
-        all.push(Worker { child, line });
+        let mut command = Command::new(python);
+        // What lies in the current folder must not come before Python's own modules.
+        command.args(["-m", "ecrl._worker"]).env("PYTHONSAFEPATH", "1");
+        command.stdin(Stdio::from(OwnedFd::from(theirs)));
+        // SAFETY: between fork and exec, only two system calls that may be made there.
+        unsafe {
+            command.pre_exec(|| {
+                // Ctrl-C is the training's to answer, and without that nobody is there to play for.
+                libc::signal(libc::SIGINT, libc::SIG_IGN);
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let child = command.spawn().map_err(cannot)?;
+        let lines: &Arc<Mutex<Vec<UnixStream>>> = &lines;
+        lines.lock().expect("no panic").push(line.try_clone().map_err(cannot)?);
+        all.push(Worker { child, line, all: Arc::clone(lines) });
     }
     // All at once: they take a while to start.
     for (i, worker) in all.iter_mut().enumerate() {
@@ -72,7 +87,7 @@ impl Worker {
         match read_frame(&mut self.line, interrupted) {
             Ok(frame) => Ok(frame),
             Err(Ended::Asked(why)) => Err(why),
-            Err(Ended::Line(_)) => {
+            Err(Ended::Line) => {
                 std::thread::sleep(Duration::from_millis(50)); // it may be about to tell its exit code
                 let status = self.child.try_wait().ok().flatten();
                 let how =
@@ -84,7 +99,7 @@ impl Worker {
 }
 
 /// Why there is no reply where Ctrl-C was pressed again.
-pub const INTERRUPTED: &str = "interrupted";
+const INTERRUPTED: &str = "interrupted";
 
 impl Link for Worker {
     fn call(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
@@ -96,7 +111,9 @@ impl Link for Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let _ = self.line.shutdown(std::net::Shutdown::Both);
+        for line in self.all.lock().unwrap_or_else(|e| e.into_inner()).iter() {
+            let _ = line.shutdown(std::net::Shutdown::Both);
+        }
         let deadline =
             Instant::now() + if interrupt::insisted() { Duration::ZERO } else { PATIENCE };
         while Instant::now() < deadline {
@@ -112,7 +129,7 @@ impl Drop for Worker {
 
 enum Ended {
     Asked(String),
-    Line(#[allow(dead_code)] io::Error),
+    Line,
 }
 
 fn write_frame(line: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
@@ -138,7 +155,7 @@ fn fill(
 ) -> Result<(), Ended> {
     while !bytes.is_empty() {
         match line.read(bytes) {
-            Ok(0) => return Err(Ended::Line(io::ErrorKind::UnexpectedEof.into())),
+            Ok(0) => return Err(Ended::Line),
             Ok(count) => bytes = &mut bytes[count..],
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock
@@ -146,7 +163,7 @@ fn fill(
                 | io::ErrorKind::Interrupted => {
                     go_on().map_err(Ended::Asked)?;
                 }
-                _ => return Err(Ended::Line(error)),
+                _ => return Err(Ended::Line),
             },
         }
     }

@@ -124,6 +124,14 @@ pub enum RunError {
         /// That of the policy given, if any.
         found: String,
     },
+    /// The policy to start from is another task's.
+    #[error("the policy to start from is one of {found}; expected one of {expected}")]
+    StartTask {
+        /// Its task.
+        found: String,
+        /// The task expected.
+        expected: String,
+    },
     /// Not a folder.
     #[error("{path} is a file; expected a folder for the run", path = .0.display())]
     NoFolder(PathBuf),

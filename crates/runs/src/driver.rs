@@ -130,6 +130,11 @@ impl Run {
         let config = started(config, options)?;
         let mut trainer = trainer(config, options, make)?;
         if let Some(start) = &options.start {
+            let (found, expected) = (&start.about.task, &trainer.spec().name);
+            if found != expected || start.choices() != trainer.spec().choices {
+                let (found, expected) = (found.clone(), expected.clone());
+                return Err(RunError::StartTask { found, expected }.into());
+            }
             trainer.start_from(&start.actor)?;
         }
         let constraints = &trainer.spec().constraints;

@@ -97,7 +97,7 @@ impl About {
 /// A policy and its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
-    /// From an observation to `[μ, log σ]`.
+    /// From an observation to `[μ, log σ]`, or to the scores of choices.
     pub actor: Mlp,
     /// Where it comes from.
     pub about: About,

@@ -68,9 +68,14 @@ impl Stored {
         Self { env: None, begun, reward, steps, cost_sums: cost_sums.to_vec() }
     }
 
-    /// Episodes that have begun, and whether one was under way.
+    /// The same where it cannot even be begun anew as it was.
+    pub fn lost(begun: u64, episode: &Episode) -> Self {
+        Self { env: Some(Vec::new()), ..Self::under_way(begun, episode) }
+    }
+
+    /// Episodes that have begun, and whether what went on in them is lost.
     pub fn begun(&self) -> (u64, bool) {
-        (self.begun, self.steps > 0)
+        (self.begun, self.env.is_some() || self.steps > 0)
     }
 
     /// What is said of a task whose episodes under way begin anew.
@@ -106,7 +111,10 @@ impl Running {
         let cost_sums = self.episode.state().2.to_vec();
         match self.fresh && self.begun > 0 {
             // As if the next episode had just begun: that is how it goes on.
-            true => Stored { env: None, begun: self.begun + 1, reward: 0.0, steps: 0, cost_sums },
+            true => {
+                let begun = self.begun.saturating_add(1);
+                Stored { env: None, begun, reward: 0.0, steps: 0, cost_sums }
+            }
             false => {
                 Stored { env: self.env.capture(), ..Stored::under_way(self.begun, &self.episode) }
             }
@@ -165,7 +173,7 @@ impl Running {
 
     fn reset(&mut self, seed: u64, spec: &EnvSpec, found: &mut Option<Fault>) {
         let mut rng = cmdp::rng([seed, Stream::Start as u64, self.number, self.begun]);
-        self.begun += 1;
+        self.begun = self.begun.saturating_add(1);
         self.episode = Episode::new(&spec.constraints);
         self.env.reset(&mut rng, &mut self.obs);
         *found = found.take().or_else(|| fault(&mut *self.env, spec, &self.obs, 0.0, &[]));

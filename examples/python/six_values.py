@@ -1,9 +1,9 @@
 """An environment of Safety-Gymnasium's kind: a step brings six values, the third of them is the cost.
 
-    python examples/python/safety_gymnasium.py
+    python examples/python/six_values.py
 
-With `safety_gymnasium` installed, `lambda: safety_gymnasium.make("SafetyPointGoal1-v0")` is all it takes; here is one
-that needs nothing else: a point that is to reach a goal around a hazard.
+Safety-Gymnasium itself pins older versions of Gymnasium and MuJoCo and cannot be installed beside this; what is
+written in its style is brought as it is. Here is a point that is to reach a goal around a hazard.
 """
 
 from __future__ import annotations
