@@ -16,11 +16,16 @@ def as_texts(constraints: Constraints) -> list[str]:
     if isinstance(constraints, str):
         return [constraints]
     if not isinstance(constraints, Mapping):
-        return [str(text) for text in constraints]
+        if not isinstance(constraints, Sequence) or not all(isinstance(text, str) for text in constraints):
+            raise TypeError(f"constraints is {constraints!r}; expected bounds by name, text, or a list of texts")
+        return list(constraints)
     texts = []
     for name, bound in constraints.items():
         if not isinstance(bound, str):
-            texts.append(f"{name}<={float(bound)!r}")
+            try:
+                texts.append(f"{name}<={float(bound)!r}")
+            except TypeError:
+                raise TypeError(f"the bound of {name} is {bound!r}; expected a number or text") from None
         elif "<=" not in bound:
             texts.append(f"{name}<={bound}")
         elif (found := _TEXT.fullmatch(bound)) and (found["of"] or found["name"]) != name:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import operator
 import os
+import pathlib
 import pickle
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +21,9 @@ from numpy.typing import NDArray
 from ecrl import _constraints, _spaces
 from ecrl._ecrl import Place
 from ecrl._state import State
+
+PACKAGE = str(pathlib.Path(__file__).parents[1])
+"""The folder in which this package was found."""
 
 # An episode that is longer is taken for one that never ends, unless the environment says how long it may be.
 LONGEST = 10_000
@@ -33,7 +40,7 @@ class RemoteTraceback(Exception):
 
 def as_doubles(value: Any) -> NDArray[np.float64]:
     """Whatever it is as an array of doubles, row after row."""
-    return np.asarray(value, dtype=np.float64, order="C")
+    return np.require(value, np.float64, ["C", "A"])
 
 
 def close(env: Any) -> None:
@@ -60,7 +67,24 @@ class Recipe:
     """How environments are made, under some constraints."""
 
     def __init__(self, make: Callable[[], Any], constraints: list[str], limit: int | None) -> None:
-        self.make, self.constraints, self.limit = make, constraints, limit
+        self._make, self.constraints, self.limit = make, constraints, limit
+        self._made: list[weakref.ref[Any]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": []}
+
+    def make(self) -> Any:
+        """An environment, which must be another each time."""
+        env = self._make()
+        self._made = [ref for ref in self._made if ref() is not None]
+        if any(ref() is env for ref in self._made):
+            raise ValueError(
+                "the callable has returned the same environment twice; expected a new one each time, or the "
+                "environment itself instead of the callable"
+            )
+        with contextlib.suppress(TypeError):  # not everything can be watched
+            self._made.append(weakref.ref(env))
+        return env
 
     def adapter(self) -> Adapter:
         """A new environment."""
@@ -71,25 +95,22 @@ class Recipe:
         """What a worker process makes the same from."""
         try:
             # What is defined in the main module goes along by value.
-            pickled = cloudpickle.dumps((self, _registered()))
+            pickled = cloudpickle.dumps(self)
         except Exception as error:
             raise ValueError(
                 f"the environment cannot be sent to worker processes ({type(error).__name__}: {error}); "
                 "expected one that can be pickled, or n_envs=1"
             ) from None
-        return pickle.dumps((sys.path, pickled))
+        return pickle.dumps((sys.path, pickled, _registered()))
 
 
-def _registered() -> list[Any]:
+def _registered() -> list[bytes]:
     """What this program has made known to Gymnasium, as far as that can be sent."""
-    own = []
+    own: list[bytes] = []
     for spec in gym.registry.values():
         if not str(spec.entry_point).startswith(("gymnasium.", "ecrl.")):
-            try:
-                cloudpickle.dumps(spec)
-            except Exception:
-                continue  # whoever needs it says that it is missing
-            own.append(spec)
+            with contextlib.suppress(Exception):  # if it is needed, Gymnasium says that it is missing
+                own.append(cloudpickle.dumps(spec))
     return own
 
 
@@ -105,7 +126,8 @@ def describe(env: Any, constraints: list[str], limit: int | None) -> Json:
     if _spaces.size(parts) == 0:
         raise ValueError(f"observation_space is {observation}; expected at least one number")
     spec = getattr(env, "spec", None)
-    known = getattr(spec, "max_episode_steps", None)
+    spec = spec if isinstance(spec, gym.envs.registration.EnvSpec) else None
+    known = spec.max_episode_steps if spec is not None else None
     interface: Json = {"observation": parts, "action": _spaces.action_of(action)}
     if limit is not None:
         interface["max_episode_steps"] = limit
@@ -124,6 +146,19 @@ def describe(env: Any, constraints: list[str], limit: int | None) -> Json:
     }
 
 
+def whole(name: str, number: Any, least: int, most: int) -> int | None:
+    """A whole number within bounds, or none."""
+    if number is None:
+        return None
+    try:
+        value = operator.index(number)
+    except TypeError:
+        value = least - 1
+    if isinstance(number, bool) or not least <= value <= most:
+        raise ValueError(f"{name} is {number!r}; expected a whole number from {least} to {most}")
+    return value
+
+
 def is_instance(env: Any) -> bool:
     """Whether it is an environment itself, and not what makes one."""
     return not isinstance(env, type) and hasattr(env, "step") and hasattr(env, "reset")
@@ -131,10 +166,8 @@ def is_instance(env: Any) -> bool:
 
 def place_of(env: Any, constraints: list[str], limit: int | None, n_envs: int | None) -> tuple[Place, Json]:
     """Where to play in what a user calls an environment, and what there is to know of it."""
-    if limit is not None and limit < 1:
-        raise ValueError(f"max_episode_steps is {limit}; expected at least 1")
-    if n_envs is not None and not 1 <= n_envs <= 1024:
-        raise ValueError(f"n_envs is {n_envs}; expected 1 to 1024")
+    limit = whole("max_episode_steps", limit, 1, 10**15)
+    n_envs = whole("n_envs", n_envs, 1, 1024)
     if isinstance(env, str):
         make: Callable[[], Any] = _Made(env)
     elif is_instance(env):
@@ -146,14 +179,14 @@ def place_of(env: Any, constraints: list[str], limit: int | None, n_envs: int | 
             f"env is a {type(env).__name__}; expected a Gymnasium id, a callable that makes an environment, an "
             "environment, or the name of a robot as in ecrl.tasks()"
         )
-    first = make()
+    recipe = Recipe(make, constraints, limit)
+    first = recipe.make()
     if isinstance(first, gym.vector.VectorEnv):
         return _place_of_instance(first, constraints, limit, n_envs, own=True)
     try:
         description = describe(first, constraints, limit)
     finally:
         close(first)
-    recipe = Recipe(make, constraints, limit)
     count = len(os.sched_getaffinity(0)) if n_envs is None else n_envs
     text = json.dumps(description)
     if count == 1:
@@ -272,21 +305,24 @@ class Lanes:
 
     def _costs_of(self, info: Json, own: Any, last: NDArray[np.bool_]) -> NDArray[np.float64]:
         costs = np.zeros((self.count, len(self._costs)))
+        if not isinstance(info, dict):
+            raise TypeError(f"info is a {type(info).__name__}; expected a dict of arrays, as Gymnasium's vectors give it")
         # Where another episode has begun within the step, what the step brought is told apart.
         same = self._mode == gym.vector.AutoresetMode.SAME_STEP
         of_ended = info.get("final_info", {}) if same else info
         for i, name in enumerate(self._costs):
             if own is not None and name == "cost":
-                costs[:, i] = own
+                costs[:, i] = self._each("the cost", own, np.float64)
                 continue
             # Where an episode only begins, nothing costs.
             told = self._over.copy()
             for infos, lanes in ((info, ~last), (of_ended, last)):
                 if name in infos:
                     lanes = lanes & ~self._over & infos.get(f"_{name}", True)
-                    costs[lanes, i] = np.asarray(infos[name], dtype=np.float64)[lanes]
+                    costs[lanes, i] = self._each(f"the cost '{name}'", infos[name], np.float64)[lanes]
                     told |= lanes
             if not told.all():
                 keys = ", ".join(key for key in info if not key.startswith("_")) or "nothing"
-                raise ValueError(f"there is no cost '{name}' in info; there is {keys}")
+                where = "of every environment" if name in info else "in info"
+                raise ValueError(f"there is no cost '{name}' {where}; there is {keys}")
         return costs

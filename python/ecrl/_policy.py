@@ -13,8 +13,9 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from ecrl import _constraints, _ecrl, _environment, _spaces
+from ecrl import _constraints, _ecrl, _environment, _spaces, robots
 from ecrl._constraints import Constraints
+from ecrl._run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +93,7 @@ class Policy:
     def __call__(self, observation: Any, *, sample: bool = False) -> Any:
         """The action it takes: its mean action, or a drawn one."""
         row = _spaces.lay_out(self._parts, observation)
-        action = _spaces.to_actions(self._action, self._act(row, sample))[0]
-        return int(action) if self._action["kind"] == "discrete" else action
+        return _spaces.to_actions(self._action, self._act(row, sample))[0]
 
     def batch(self, observations: Any, *, sample: bool = False) -> NDArray[Any]:
         """The actions for many observations, stacked along the first axis, each part of a Dict by itself."""
@@ -110,7 +110,7 @@ class Policy:
 
     def seed(self, seed: int) -> None:
         """Begins what `sample=True` draws anew."""
-        self._draws = seed << 32
+        self._draws = int(seed) % 2**31 << 32
 
     def evaluate(
         self,
@@ -132,6 +132,10 @@ class Policy:
             raise ValueError(f"episodes is {episodes}; expected at least 1")
         interface = self.about.get("interface") or {}
         main = threading.current_thread() is threading.main_thread()
+        if isinstance(env, str) and env in robots.NAMES:
+            if env != self.task:
+                raise ValueError(f"env is {env}; expected {self.task}, which it was trained on")
+            env = None
         if not interface and env is None:
             texts = None if constraints is None else _constraints.as_texts(constraints)
             return _evaluation(self._policy.evaluate(None, texts, episodes, seed, threads, main))
@@ -174,9 +178,9 @@ def _evaluation(text: str) -> Evaluation:
     return Evaluation(face(told["mean_action"]), face(told["sampled_actions"]), told["feasible"])
 
 
-def load(path: str | os.PathLike[str], which: Literal["best", "final"] = "best") -> Policy:
+def load(path: str | os.PathLike[str] | Run, which: Literal["best", "final"] = "best") -> Policy:
     """A policy of a run: the best that was tested again, or the learner's last; or a .safetensors file."""
-    path = pathlib.Path(path)
+    path = path.path if isinstance(path, Run) else pathlib.Path(path)
     if path.suffix == ".safetensors" and path.is_file():
         return Policy(_ecrl.Policy.open(path))
     if which not in ("best", "final"):

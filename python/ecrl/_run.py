@@ -42,7 +42,7 @@ class Run:
     """A run directory: what was trained, how it went, and its policies."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = pathlib.Path(path)
+        self.path = pathlib.Path(path).absolute()
         self.config: dict[str, Any] = json.loads(_ecrl.config(self.path))
 
     def __repr__(self) -> str:

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 Json = dict[str, Any]
 
-SUPPORTED_OBSERVATIONS = "Box, or Dict of such (at any depth)"
-SUPPORTED_ACTIONS = "Box of floats with finite bounds, or Discrete for ppo, ppo-lag and ipo"
+SUPPORTED_OBSERVATIONS = "Box, or Dict of such (at any depth) with text for keys"
+MOST_CHOICES = 10_000
+SUPPORTED_ACTIONS = f"Box of floats with finite bounds, or Discrete of at most {MOST_CHOICES} for ppo, ppo-lag and ipo"
 
 
 def observation_parts(space: gym.Space[Any], path: tuple[str, ...] = ()) -> list[Json]:
     """The parts of an observation in the order in which they are laid out: that of a Dict's own `spaces`,
     each of them row after row."""
-    if isinstance(space, gym.spaces.Dict):
-        return [part for key, inner in space.spaces.items() for part in observation_parts(inner, (*path, str(key)))]
+    if isinstance(space, gym.spaces.Dict) and all(isinstance(key, str) for key in space.spaces):
+        return [part for key, inner in space.spaces.items() for part in observation_parts(inner, (*path, key))]
     if isinstance(space, gym.spaces.Box):
         return [{"path": list(path), "shape": list(space.shape)}]
     where = f"observation_space{''.join(f'[{key!r}]' for key in path)}"
@@ -28,7 +29,7 @@ def observation_parts(space: gym.Space[Any], path: tuple[str, ...] = ()) -> list
 
 def action_of(space: gym.Space[Any]) -> Json:
     """What an action is."""
-    if isinstance(space, gym.spaces.Discrete):
+    if isinstance(space, gym.spaces.Discrete) and space.n <= MOST_CHOICES:
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
     floats = isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
     if isinstance(space, gym.spaces.Box) and floats and space.shape != () and 0 not in space.shape:

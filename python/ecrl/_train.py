@@ -35,7 +35,7 @@ def train(
     max_episode_steps: int | None = None,
     preset: str | None = None,
     config: str | os.PathLike[str] | None = None,
-    until: str | Iterable[str] = (),
+    until: str | Iterable[str] | None = None,
     start: str | os.PathLike[str] | None = None,
     force: bool = False,
     threads: int | None = None,
@@ -68,13 +68,13 @@ def train(
         "algorithm": algorithm,
         "task": None,
         "constraints": None,
-        "steps": None if steps is None else _whole("steps", steps),
-        "seed": None if seed is None else _whole("seed", seed),
+        "steps": _whole("steps", steps),
+        "seed": _whole("seed", seed),
         "preset": preset,
         "config": None if config is None else pathlib.Path(config),
-        "until": [until] if isinstance(until, str) else list(until),
+        "until": _texts(until),
         "start": None if start is None else pathlib.Path(start),
-        "out": None if out is None else pathlib.Path(out),
+        "out": None if out is None else _folder(out),
         "force": force,
     }
     assignments = _assignments(values)
@@ -106,7 +106,7 @@ def resume(
     *,
     steps: float | None = None,
     constraints: Constraints | None = None,
-    until: str | Iterable[str] = (),
+    until: str | Iterable[str] | None = None,
     n_envs: int | None = None,
     threads: int | None = None,
     checkpoint_every: str = "5min",
@@ -122,7 +122,7 @@ def resume(
     path = run.path if isinstance(run, Run) else pathlib.Path(run)
     there = json.loads(_ecrl.config(path))
     changes = _assignments(values)
-    conditions = [until] if isinstance(until, str) else list(until)
+    conditions = _texts(until)
     if conditions:
         changes.append(f"test.until={json.dumps(conditions)}")
     place = None
@@ -144,9 +144,8 @@ def resume(
         texts = _constraints.as_texts(constraints)
     if constraints is not None:
         changes.append(f"constraints={json.dumps(texts)}")
-    total = None if steps is None else _whole("steps", steps)
     driving = _driving(threads, checkpoint_every, on_generation, progress)
-    _ecrl.resume(path, total, changes, place, driving)
+    _ecrl.resume(path, _whole("steps", steps), changes, place, driving)
     return Run(path)
 
 
@@ -163,10 +162,11 @@ def _runs_side_by_side(algorithm: str) -> bool:
     return any(row["name"] == algorithm and row["running"] for row in json.loads(_ecrl.algorithms_json()))
 
 
-def _whole(name: str, number: float) -> int:
-    if isinstance(number, bool) or not 0 <= number < 2**63 or number != int(number):
-        raise ValueError(f"{name} is {number}; expected a whole number, not negative and below 2^63")
-    return int(number)
+def _whole(name: str, number: float | None) -> int | None:
+    """A whole number, which may be written as 1e6."""
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    return _environment.whole(name, number, 0, 2**63 - 1)
 
 
 def _assignments(values: dict[str, Any]) -> list[str]:
@@ -180,6 +180,16 @@ def _assignments(values: dict[str, Any]) -> list[str]:
     return out
 
 
+def _folder(out: str | os.PathLike[str]) -> pathlib.Path:
+    if not os.fspath(out):
+        raise ValueError("out is empty; expected a folder for the run")
+    return pathlib.Path(out)
+
+
+def _texts(until: str | Iterable[str] | None) -> list[str]:
+    return [until] if isinstance(until, str) else list(until or ())
+
+
 def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy's
         return value.tolist()
@@ -189,9 +199,11 @@ def _plain(value: Any) -> Any:
 def _driving(
     threads: int | None, checkpoint_every: str, on_generation: OnGeneration | None, progress: bool | None
 ) -> dict[str, Any]:
+    if not isinstance(checkpoint_every, str):
+        raise TypeError(f"checkpoint_every is {checkpoint_every!r}; expected text, as in '5min', '30s' or '10gen'")
     view, show = _view() if progress in (None, True) else ("quiet", None)
     return {
-        "threads": threads,
+        "threads": _environment.whole("threads", threads, 1, 1024),
         "checkpoint_every": checkpoint_every,
         "callback": on_generation,
         "view": view,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -17,12 +18,13 @@ from ecrl._environment import Adapter, Recipe
 
 def prepare(payload: bytes) -> Callable[[], Adapter]:
     """What makes environments, from what `_environment.Recipe.payload` gave."""
-    path, pickled = pickle.loads(payload)
+    path, pickled, registered = pickle.loads(payload)
     sys.path[:] = path
-    recipe: Recipe
-    recipe, registered = pickle.loads(pickled)
-    for spec in registered:
-        gym.registry.setdefault(spec.id, spec)
+    for one in registered:
+        with contextlib.suppress(Exception):  # if it is needed, Gymnasium says that it is missing
+            spec = pickle.loads(one)
+            gym.registry.setdefault(spec.id, spec)
+    recipe: Recipe = pickle.loads(pickled)
     return recipe.adapter
 
 
@@ -30,11 +32,7 @@ def main() -> None:
     # The line to the training is where standard input was; an environment must not read from it.
     line = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    # Ours only; and Ctrl-C is the training's to answer.
-    os.environ.pop("PYTHONSAFEPATH", None)
+    # Ctrl-C is the training's to answer.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _ecrl.work(line, prepare)
 
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,8 @@
 """Environments of every kind: each is trained in, or refused in one line."""
 
+import sys
+import types
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ def test_gymnasiums_own(small, name):
 def test_choices(small):
     run = small("ppo", "CartPole-v1", constraints=None)
     policy = run.policy()
-    assert policy(np.zeros(4)) in (0, 1) and isinstance(policy(np.zeros(4)), int)
+    assert policy(np.zeros(4)) in (0, 1) and isinstance(policy(np.zeros(4)), np.int64)
     assert set(policy.batch(np.random.default_rng(0).normal(size=(50, 4)), sample=True)) == {0, 1}
     assert policy.evaluate(episodes=2).mean_action.reward > 0
     with pytest.raises(ValueError, match="sac takes actions in a range.*expected one of ipo, ppo, ppo-lag"):
@@ -162,6 +165,8 @@ class Faulty(Track):
                 return obs, reward, truncated, info
             if self.kind == "text":
                 reward = "much"
+            if self.kind == "words":
+                obs = "here"
         return obs, reward, terminated, truncated, info
 
 
@@ -171,7 +176,8 @@ FAULTS = {
     "nan": r"observation\[1\] of Faulty is NaN; expected a finite number",
     "shape": r"the observation has shape \(3,\); expected \[2\]",
     "four": "step returned 4 values; expected",
-    "text": "the reward is a .*str.*; expected a number",
+    "text": "the reward is a str; expected a number",
+    "words": "the observation is a str; expected numbers",
 }
 
 
@@ -222,6 +228,8 @@ def test_one_that_never_ends(small):
             r"observation_space\['a'\] is MultiBinary",
         ),
         ({"observation_space": gym.spaces.Box(0, 1, (0,))}, "expected at least one number"),
+        ({"observation_space": gym.spaces.Dict({1: gym.spaces.Box(0, 1)})}, "supported is Box, or Dict.*with text for keys"),
+        ({"action_space": gym.spaces.Discrete(2**31)}, "Discrete of at most 10000"),
     ],
 )
 def test_spaces_that_are_not_supported(small, space, expected):
@@ -244,14 +252,62 @@ def test_what_is_no_environment(small, env, expected):
         small("ppo", env)
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda x: x.tolist(),
+        lambda x: x.astype(np.float16),
+        lambda x: np.asfortranarray(x),
+        lambda x: x[::-1][::-1],
+        lambda x: np.frombuffer(b"x" + x.tobytes(), np.float64, offset=1),
+        lambda x: x.astype(">f8"),
+    ],
+)
+def test_observations_of_every_make(small, tmp_path, shown):
+    class Shown(Track):
+        def _see(self):
+            return shown(np.round(super()._see() * 64) / 64)
+
+    class Plain(Track):
+        def _see(self):
+            return np.round(super()._see() * 64) / 64
+
+    runs = [small("sac", env, steps=80, out=tmp_path / env.__name__) for env in (Shown, Plain)]
+    assert runs[0].policy().evaluate(Shown, episodes=2) == runs[1].policy().evaluate(Plain, episodes=2)
+
+
+def test_numbers_in_arrays_of_one(small):
+    class Boxed(Track):
+        def step(self, action):
+            obs, reward, terminated, truncated, info = super().step(action)
+            cost = np.array([info["cost"]])
+            return obs, np.array([reward]), np.bool_(terminated), np.array(truncated), {"cost": cost}
+
+    small("sac", Boxed, constraints={"cost": 5}, steps=100)
+
+
+def test_a_callable_that_returns_the_same_again(small):
+    env = Track()
+    with pytest.raises(ValueError, match="has returned the same environment twice; expected a new one each time"):
+        small("ppo", lambda: env)
+
+
 def test_ids_of_ones_own_are_known_to_workers(small):
     gym.register("EcrlTest/Own-v0", entry_point=Track, max_episode_steps=40)
     try:
         run = small("ppo", "EcrlTest/Own-v0", n_envs=2, steps=300)
         small("ppo", lambda: gym.make("EcrlTest/Own-v0"), n_envs=2, steps=300, force=True)
+        # One that workers cannot load concerns nobody else.
+        lost = type("Lost", (Track,), {"__module__": "nowhere"})
+        sys.modules["nowhere"] = types.ModuleType("nowhere")
+        sys.modules["nowhere"].Lost = lost
+        gym.register("EcrlTest/Lost-v0", entry_point=lost)
+        small("ppo", "Pendulum-v1", n_envs=2, steps=300, force=True)
         assert run.config["task"] == "EcrlTest/Own-v0"
     finally:
         del gym.registry["EcrlTest/Own-v0"]
+        gym.registry.pop("EcrlTest/Lost-v0", None)
+        sys.modules.pop("nowhere", None)
 
 
 def test_what_was_made_is_closed_and_nothing_else(small):

@@ -26,6 +26,8 @@ def test_it_acts_as_the_environment_wants_it(policy):
     assert np.array_equal(batch, np.stack([policy(row) for row in rows]))
     drawn = policy.batch(rows, sample=True)
     assert not np.array_equal(drawn, batch) and not np.array_equal(policy.batch(rows, sample=True), drawn)
+    policy.seed(-(2**40))
+    policy(rows[0], sample=True)
     policy.seed(3)
     first = policy(rows[0], sample=True)
     policy.seed(3)
@@ -128,6 +130,9 @@ def test_a_robots_policy(tmp_path):
     assert np.array_equal(a, b)
     assert policy.evaluate(env, episodes=1, constraints={"torque": 1000}).mean_action.length == 1000
     assert run.report(tmp_path / "report").exists()
+    assert policy.evaluate("swimmer", episodes=2) == worth == ecrl.load(run).evaluate(episodes=2)
+    with pytest.raises(ValueError, match="env is hopper; expected swimmer"):
+        policy.evaluate("hopper")
 
 
 def test_what_is_no_policy(tmp_path):

@@ -319,13 +319,20 @@ def test_what_cannot_be_sent_to_workers(small):
         ({"constraints": {"cost": "much"}}, "constraint 'cost<=much': 'much' is no number"),
         ({"constraints": {"speed": "mean(cost)<=1"}}, "is given for speed; expected one that bounds it"),
         ({"steps": float("inf")}, "steps is inf; expected a whole number"),
-        ({"seed": 2**70}, "seed is .*; expected a whole number, not negative and below 2.63"),
+        ({"seed": 2**70}, "seed is .*; expected a whole number from 0 to"),
+        ({"steps": float("nan")}, "steps is nan; expected a whole number"),
+        ({"threads": 1.5}, "threads is 1.5; expected a whole number from 1 to 1024"),
+        ({"n_envs": "2"}, "n_envs is '2'; expected a whole number"),
+        ({"checkpoint_every": 5}, "checkpoint_every is 5; expected text"),
+        ({"constraints": 25}, "constraints is 25; expected bounds by name"),
+        ({"constraints": {"cost": None}}, "the bound of cost is None; expected a number or text"),
+        ({"out": ""}, "out is empty; expected a folder"),
         ({"constraints": ["cost<=1", "sum(cost)<=2"]}, r"sum\(cost\) is bounded twice"),
         ({"constraints": "max(cost)<=2"}, "'max' is unknown; expected mean or sum"),
         ({"checkpoint_every": "often"}, "checkpoint_every is"),
-        ({"threads": 0}, "threads is 0; expected 1 to 1024"),
-        ({"n_envs": 0}, "n_envs is 0; expected 1 to 1024"),
-        ({"max_episode_steps": 0}, "max_episode_steps is 0; expected at least 1"),
+        ({"threads": 0}, "threads is 0; expected a whole number from 1 to 1024"),
+        ({"n_envs": 0}, "n_envs is 0; expected a whole number from 1 to 1024"),
+        ({"max_episode_steps": 0}, "max_episode_steps is 0; expected a whole number from 1"),
         ({"until": "rewrd>=1"}, "until 'rewrd>=1'"),
         ({"start": "nowhere.safetensors"}, "nowhere.safetensors: cannot read it"),
         ({"config": "nowhere.toml"}, "nowhere.toml"),
@@ -336,6 +343,25 @@ def test_bad_input_gets_one_line(small, tmp_path, keywords, expected):
         small(keywords.pop("algorithm", "ppo"), Track, **keywords)
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_program_may_go_elsewhere_meanwhile(small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    run = small("ppo", Track, out="here", on_generation=lambda info: os.chdir(tmp_path / "elsewhere"))
+    assert run.path == tmp_path / "here" and run.metrics()["env_steps"][-1] >= 600
+
+
+def test_workers_do_not_load_what_lies_around(small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("json", "random", "pickle"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not me')")
+    small("ppo", "Pendulum-v1", n_envs=2, steps=300)
+
+
+def test_only_false_ends_it(small):
+    run = small("ppo", Track, on_generation=lambda info: 0 if info["generation"] == 1 else [])
+    assert run.metrics()["env_steps"][-1] >= 600
 
 
 def test_a_run_that_is_there_stays(small):

@@ -4,13 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use cmdp::{Constraint, Env, EnvSpec, Rng, StateError, Step};
 use numpy::{Element, PyArray1, PyArrayDyn, PyArrayMethods as _, PyUntypedArrayMethods as _};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use rand::Rng as _;
 use runs::interface::{Action, Interface, Part};
 use serde::Deserialize;
+
+use crate::train::EnvError;
 
 /// The last exception of an environment, for whoever raises it again.
 pub type Raised = Arc<Mutex<Option<PyErr>>>;
@@ -53,6 +55,11 @@ impl Description {
 /// The numbers of a part.
 fn size(part: &Part) -> usize {
     part.shape.iter().product()
+}
+
+/// What an environment does wrong, in our words.
+pub fn wrong(text: String) -> PyErr {
+    EnvError::new_err(text)
 }
 
 pub fn value_error(error: impl ToString) -> PyErr {
@@ -126,8 +133,7 @@ impl PyEnv {
         let result = self.reset.bind(py).call((), Some(&keywords))?;
         let pair = result.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
         let pair = pair.ok_or_else(|| {
-            let kind = kind(&result);
-            PyTypeError::new_err(format!("reset returned {kind}; expected (observation, info)"))
+            wrong(format!("reset returned {}; expected (observation, info)", kind(&result)))
         })?;
         self.parts.read(&pair.get_item(0)?, obs)
     }
@@ -143,7 +149,7 @@ impl PyEnv {
         let result = self.step.bind(py).call1((action,))?;
         let tuple = result.cast::<PyTuple>().ok().filter(|t| matches!(t.len(), 5 | 6));
         let tuple = tuple.ok_or_else(|| {
-            PyTypeError::new_err(format!(
+            wrong(format!(
                 "step returned {}; expected (observation, reward, terminated, truncated, info), or with a \
                  cost after the reward",
                 kind(&result)
@@ -197,7 +203,7 @@ impl Env for PyEnv {
         if self.steps >= self.spec.max_steps && !step.is_last() {
             step.truncated = true;
             if self.endless {
-                let error = value_error(format!(
+                let error = wrong(format!(
                     "an episode has not ended after {} steps; expected max_episode_steps= to be given, or an \
                      environment with a time limit",
                     self.steps
@@ -279,11 +285,12 @@ pub fn told(py: Python, error: &PyErr) -> String {
         let lines = module.call_method1("format_exception", what)?;
         PyString::new(py, "").call_method1("join", (lines,))?.extract::<String>()
     });
-    // A traceback ends with the exception; one of our own has none.
-    let summary = error.to_string();
-    let trace =
-        if error.traceback(py).is_some() { full.unwrap_or_default() } else { String::new() };
-    format!("{}\n{trace}", summary.replace('\n', " "))
+    // What we raise ourselves says it all.
+    let (summary, full) = match error.is_instance_of::<EnvError>(py) {
+        true => (error.value(py).to_string(), String::new()),
+        false => (error.to_string(), full.unwrap_or_default()),
+    };
+    format!("{}\n{full}", summary.replace('\n', " "))
 }
 
 fn kind(value: &Bound<PyAny>) -> String {
@@ -294,15 +301,18 @@ fn kind(value: &Bound<PyAny>) -> String {
 }
 
 fn number(value: &Bound<PyAny>, what: &str) -> PyResult<f64> {
-    value.extract().map_err(|_| {
-        PyTypeError::new_err(format!("{what} is a {}; expected a number", value.get_type()))
-    })
+    // An array of one number is one, too.
+    let alone = || value.call_method0(pyo3::intern!(value.py(), "item"))?.extract();
+    value
+        .extract()
+        .or_else(|_: PyErr| alone())
+        .map_err(|_| wrong(format!("{what} is {}; expected a number", kind(value))))
 }
 
 fn flag(value: &Bound<PyAny>, what: &str) -> PyResult<bool> {
-    value.is_truthy().map_err(|_| {
-        PyTypeError::new_err(format!("{what} is a {}; expected True or False", value.get_type()))
-    })
+    value
+        .is_truthy()
+        .map_err(|_| wrong(format!("{what} is {}; expected True or False", kind(value))))
 }
 
 /// How observations are read.
@@ -321,16 +331,20 @@ impl Parts {
             out = rest;
             let mut value = observation.clone();
             for key in keys {
-                value = value.get_item(key)?;
+                value = value
+                    .get_item(key)
+                    .map_err(|_| wrong(format!("the observation lacks '{name}' of its space")))?;
             }
             if !copied::<f64>(&value, shape, own) && !copied::<f32>(&value, shape, own) {
-                let array = as_doubles(&value)?;
+                let what = if name.is_empty() { "" } else { &format!("['{name}']") };
+                let array = as_doubles(&value).map_err(|_| {
+                    wrong(format!("the observation{what} is {}; expected numbers", kind(&value)))
+                })?;
                 if !copied::<f64>(&array, shape, own) {
                     let found: String = array.getattr("shape")?.str()?.extract()?;
-                    let what = if name.is_empty() { "" } else { &format!("['{name}']") };
                     let text =
                         format!("the observation{what} has shape {found}; expected {shape:?}");
-                    return Err(value_error(text));
+                    return Err(wrong(text));
                 }
             }
         }
@@ -397,7 +411,10 @@ impl Actions {
     fn array<'py>(&self, py: Python<'py>, action: &[f32]) -> PyResult<Bound<'py, PyAny>> {
         let (low, high, shape, kind) = match self {
             Self::Discrete { start } => {
-                return Ok((start + action[0] as i64).into_pyobject(py)?.into_any());
+                // As a Discrete space draws it.
+                static INT64: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+                let int64 = INT64.import(py, "numpy", "int64")?;
+                return int64.call1((start + action[0] as i64,));
             }
             Self::Box { low, high, shape, kind } => (low, high, shape, kind),
         };
@@ -460,5 +477,5 @@ pub fn missing(name: &str, info: &Bound<PyAny>) -> PyErr {
     });
     let keys = keys.unwrap_or_default();
     let there = if keys.is_empty() { "nothing".into() } else { keys.join(", ") };
-    value_error(format!("there is no cost '{name}' in info; there is {there}"))
+    wrong(format!("there is no cost '{name}' in info; there is {there}"))
 }

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rand::Rng as _;
 
-use crate::env::{Raised, close, told, value_error};
+use crate::env::{Raised, close, told, wrong};
 
 /// What one step of all lanes brought, lane after lane.
 struct Brought {
@@ -158,7 +158,7 @@ impl Lanes {
                 "an episode has not ended after {} steps; expected environments with a time limit",
                 self.steps[i]
             );
-            Python::attach(|py| self.fail(py, value_error(text)));
+            Python::attach(|py| self.fail(py, wrong(text)));
         }
         let number = || self.spec.verify(obs, step.reward, costs).err().map(Fault::from);
         Moved { step, obs, costs, fault: self.failure.clone().or_else(number) }

@@ -100,9 +100,12 @@ impl Place {
                 }
                 Kind::Workers { payload, count } => {
                     let python: String = py.import("sys")?.getattr("executable")?.extract()?;
+                    let package = py.import("ecrl._environment")?.getattr("PACKAGE")?;
+                    let package: String = package.extract()?;
                     let payload = payload.as_bytes(py);
-                    let started =
-                        py.detach(|| workers::start(&python, payload, spec, *count, running));
+                    let started = py.detach(|| {
+                        workers::start([&python, &package], payload, spec, *count, running)
+                    });
                     started.map(|stage| Box::new(stage) as Box<dyn Stage>).map_err(Into::into)
                 }
             })
@@ -121,7 +124,7 @@ impl Place {
         let cause = match raised {
             // One of our own says it all.
             Some(raised) if raised.is_instance_of::<PyKeyboardInterrupt>(py) => return raised,
-            Some(raised) if raised.traceback(py).is_none() => None,
+            Some(raised) if raised.is_instance_of::<EnvError>(py) => None,
             Some(raised) => Some(raised),
             None if trace.is_empty() => None,
             None => {
@@ -195,7 +198,7 @@ impl Observer for Watch<'_> {
         let Some(callback) = &self.callback else { return };
         let told = Python::attach(|py| {
             let answer = callback.bind(py).call1((told(py, record)?,))?;
-            Ok(!answer.is_none() && !answer.is_truthy()?)
+            Ok(answer.extract::<bool>().is_ok_and(|go_on| !go_on))
         });
         match told {
             Ok(false) => {}
@@ -298,7 +301,18 @@ impl Driving {
         let path = run.path().to_owned();
         // Workers take a moment to end.
         py.detach(|| drop(run));
-        trained.map_err(|error| named(py, failed(py, error, place), &path))?;
+        if let Err(error) = trained {
+            let error = named(py, failed(py, error, place), &path);
+            // A terminal's Ctrl-C may have reached what the environment is made of, too.
+            let interrupt = interrupted.then(|| interrupt::raised(py));
+            return Err(match interrupt {
+                Some(interrupt) => {
+                    interrupt.set_cause(py, Some(error));
+                    interrupt
+                }
+                None => error,
+            });
+        }
         match raised {
             Some(error) => Err(error),
             None if interrupted => Err(interrupt::raised(py)),
@@ -425,6 +439,8 @@ pub fn train(
     options.start = start.map_err(|error| value_error(error.to_string()))?;
     let name = format!("{}-{}-{}", config.task, config.algorithm, config.seed).replace('/', "-");
     let out = asked.out.unwrap_or_else(|| PathBuf::from("runs").join(name));
+    // Wherever the program goes meanwhile.
+    let out = std::path::absolute(out).map_err(value_error)?;
     let _listening = driving.main.then(Listening::begin);
     let run = py.detach(|| Run::create(config, &out, &options, Stages(place)));
     let run = run.map_err(|error| begun(py, error, place))?;
@@ -453,6 +469,7 @@ pub fn resume(
     driving: Driving,
 ) -> PyResult<()> {
     let place = place.as_ref().map(|place| place.get());
+    let run = std::path::absolute(run).map_err(value_error)?;
     let mut options = driving.options()?;
     options.set = changes;
     let _listening = driving.main.then(Listening::begin);

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use cmdp::EnvSpec;
 use ecrl::collect::remote::{Link, Remote, serve, share};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -29,9 +28,18 @@ struct Worker {
     all: Arc<Mutex<Vec<UnixStream>>>,
 }
 
+/// Begins a worker: what lies in the current folder must not come before Python's own modules, and this
+/// package is where it was found.
+const BEGIN: &str = "\
+import sys
+if sys.path[0] == '': del sys.path[0]
+if sys.argv[1] not in sys.path: sys.path.append(sys.argv[1])
+from ecrl._worker import main
+main()";
+
 /// Starts workers that make their environments from `payload`, which Python's `_worker` understands.
 pub fn start(
-    python: &str,
+    [python, package]: [&str; 2],
     payload: &[u8],
     spec: EnvSpec,
     workers: usize,
@@ -43,8 +51,7 @@ pub fn start(
         let (line, theirs) = UnixStream::pair().map_err(cannot)?;
         line.set_read_timeout(Some(Duration::from_millis(100))).map_err(cannot)?;
         let mut command = Command::new(python);
-        // What lies in the current folder must not come before Python's own modules.
-        command.args(["-m", "ecrl._worker"]).env("PYTHONSAFEPATH", "1");
+        command.args(["-c", BEGIN, package]);
         command.stdin(Stdio::from(OwnedFd::from(theirs)));
         // SAFETY: between fork and exec, only two system calls that may be made there.
         unsafe {
@@ -178,9 +185,9 @@ pub fn work(py: Python, line: i32, make: Bound<PyAny>) -> PyResult<()> {
     let mut line = UnixStream::from(unsafe { OwnedFd::from_raw_fd(line) });
     let wait = || Ok(());
     let mut receive = |py: Python| py.detach(|| read_frame(&mut line, wait));
-    let lost = |_| PyRuntimeError::new_err("the line to the training has ended");
-    let numbers = receive(py).map_err(lost)?;
-    let payload = receive(py).map_err(lost)?;
+    // Whoever started it has ended meanwhile.
+    let Ok(numbers) = receive(py) else { return Ok(()) };
+    let Ok(payload) = receive(py) else { return Ok(()) };
     let made = stage(py, &numbers, &payload, &make);
     let said = made.as_ref().err().map_or(String::new(), |error| told(py, error));
     let sent = py.detach(|| write_frame(&mut line, said.as_bytes()));

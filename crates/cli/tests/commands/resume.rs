@@ -242,7 +242,7 @@ fn a_run_starts_from_a_policy_and_says_so() {
     let expected = "error: the policy to start from has layers [11, 256, 256, 6] with Tanh; expected layers \
                     [11, 256, 256, 6] with Relu\n";
     assert_eq!(message, expected);
-    let other = "--from: a policy of hopper; expected one of ant";
+    let other = "the policy to start from is one of hopper; expected one of ant";
     fails(&["train", "ant", "--algo", "ppo", "--from", &policy], 2, other);
     assert!(!Path::new(&folder.path("x")).exists());
 }
