@@ -16,7 +16,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rand::Rng as _;
 
-use crate::env::{Raised, close, told, wrong};
+use crate::convert::wrong;
+use crate::env::{Raised, close, told};
 
 /// What one step of all lanes brought, lane after lane.
 struct Brought {

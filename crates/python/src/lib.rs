@@ -1,10 +1,12 @@
 //! `ecrl._ecrl`: what Python's package calls. What a user sees is in `python/ecrl`.
 
+mod convert;
 mod crew;
 mod env;
 mod here;
 mod interrupt;
 mod lanes;
+mod place;
 mod policy;
 mod robots;
 mod train;
@@ -103,8 +105,8 @@ fn write_report(
 #[pymodule]
 fn _ecrl(module: &Bound<PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("EnvError", module.py().get_type::<train::EnvError>())?;
-    module.add_class::<train::Place>()?;
+    module.add("EnvError", module.py().get_type::<place::EnvError>())?;
+    module.add_class::<place::Place>()?;
     module.add_class::<policy::Policy>()?;
     module.add_class::<robots::Robots>()?;
     module.add_function(wrap_pyfunction!(command, module)?)?;

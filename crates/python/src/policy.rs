@@ -17,7 +17,8 @@ use runs::{export, policy};
 
 use crate::env::value_error;
 use crate::interrupt::{self, Listening};
-use crate::train::{Place, checked_threads, failed, failure};
+use crate::place::Place;
+use crate::train::{checked_threads, failed, failure};
 
 /// Observations that go through the network at once.
 const ROWS: usize = 256;
