@@ -146,7 +146,8 @@ def test_threads_train_side_by_side(small, tmp_path):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_stores_what_there_is(tmp_path, workers):
     program = f"""
-        import ecrl, sys
+        import ecrl, signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
         sys.path.insert(0, {os.path.dirname(__file__)!r})
         from conftest import Track, SMALL_SAC
         try:
@@ -160,14 +161,15 @@ def test_ctrl_c_stores_what_there_is(tmp_path, workers):
             if "learner: reward" in line:
                 break
         child.send_signal(signal.SIGINT)
-        rest = child.stdout.read()
-        assert child.wait(30) == 0 and "stopped well" in rest and "stopped sac on Track" in rest, rest
+        rest, _ = child.communicate(timeout=60)
+        assert child.returncode == 0 and "stopped well" in rest and "stopped sac on Track" in rest, rest
     assert any((tmp_path / "run" / "checkpoint").iterdir())
 
 
 def test_ctrl_c_twice_ends_it_at_once(tmp_path):
     program = f"""
-        import ecrl, sys, time
+        import ecrl, signal, sys, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
         sys.path.insert(0, {os.path.dirname(__file__)!r})
         from conftest import Track, SMALL_SAC
 
@@ -191,13 +193,15 @@ def test_ctrl_c_twice_ends_it_at_once(tmp_path):
             with pytest.raises(subprocess.TimeoutExpired):
                 child.wait(0.5)
             child.send_signal(signal.SIGINT)
-            assert child.wait(10) == 0 and "stopped" in child.stdout.read()
+            told, _ = child.communicate(timeout=60)
+            assert "stopped" in told and child.returncode == 0
 
 
 @pytest.mark.parametrize("moment", [0.05, 0.3])
 def test_ctrl_c_at_a_terminal_reaches_everybody_and_stops_well(tmp_path, moment):
     program = f"""
-        import ecrl, sys
+        import ecrl, signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
         sys.path.insert(0, {os.path.dirname(__file__)!r})
         from conftest import Track, SMALL_SAC
         print("begins", flush=True)
@@ -219,7 +223,8 @@ def test_ctrl_c_at_a_terminal_reaches_everybody_and_stops_well(tmp_path, moment)
 def test_ctrl_c_ends_a_measurement(tmp_path, small):
     small("sac", Track)
     program = f"""
-        import ecrl, sys, time
+        import ecrl, signal, sys, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
         sys.path.insert(0, {os.path.dirname(__file__)!r})
         from conftest import Track
 
@@ -240,7 +245,8 @@ def test_ctrl_c_ends_a_measurement(tmp_path, small):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout.readline() == "playing\n"
             child.send_signal(signal.SIGINT)
-            assert "stopped" in child.stdout.read() and child.wait(10) == 0
+            told, _ = child.communicate(timeout=60)
+            assert "stopped" in told and child.returncode == 0
 
 
 def test_workers_leave_nothing_behind(small):
