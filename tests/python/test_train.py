@@ -187,7 +187,7 @@ def test_ctrl_c_twice_ends_it_at_once(tmp_path):
     for workers in ("1", "2"):
         command = [sys.executable, "-u", "-c", textwrap.dedent(program), workers]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-            while child.stdout.readline() != "playing\n":
+            while "playing" not in child.stdout.readline():
                 pass
             child.send_signal(signal.SIGINT)
             with pytest.raises(subprocess.TimeoutExpired):
@@ -243,7 +243,7 @@ def test_ctrl_c_ends_a_measurement(tmp_path, small):
     for workers in ("1", "2"):
         command = [sys.executable, "-u", "-c", textwrap.dedent(program), workers]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout.readline() == "playing\n"
+            assert "playing" in child.stdout.readline()
             child.send_signal(signal.SIGINT)
             told, _ = child.communicate(timeout=60)
             assert "stopped" in told and child.returncode == 0
