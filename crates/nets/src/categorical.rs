@@ -51,9 +51,64 @@ pub fn backward(
     entropy
 }
 
+/// The divergence from these scores to others: `Σ π (log π - log π')`.
+pub fn divergence(scores: &[f32], others: &[f32]) -> f32 {
+    let (sum, other_sum) = (log_sum(scores), log_sum(others));
+    let each = scores.iter().zip(others).map(|(score, other)| {
+        let log = score - sum;
+        log.exp() * (log - (other - other_sum))
+    });
+    each.sum()
+}
+
+/// Adds to the gradient of the scores from that of their divergence to others.
+pub fn divergence_backward(scores: &[f32], others: &[f32], d: f32, d_scores: &mut [f32]) {
+    let (sum, other_sum) = (log_sum(scores), log_sum(others));
+    let whole = divergence(scores, others);
+    for ((d_score, score), other) in d_scores.iter_mut().zip(scores).zip(others) {
+        let log = score - sum;
+        *d_score += d * log.exp() * (log - (other - other_sum) - whole);
+    }
+}
+
+/// `(diag(π) - ππᵀ)` times how the scores `moved`, times `weight`: the second slopes of the divergence
+/// to other scores, where they are the same.
+pub fn curvature(scores: &[f32], moved: &[f32], weight: f32, out: &mut [f32]) {
+    let sum = log_sum(scores);
+    let mean: f32 = scores.iter().zip(moved).map(|(score, moved)| (score - sum).exp() * moved).sum();
+    for ((out, score), moved) in out.iter_mut().zip(scores).zip(moved) {
+        *out = weight * (score - sum).exp() * (moved - mean);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn divergences_worked_by_hand() {
+        // From (1/4, 3/4) to (1/2, 1/2): (1/4) log(1/2) + (3/4) log(3/2).
+        let (from, to) = ([0.0, 3.0f32.ln()], [7.0, 7.0]);
+        let expected = 0.25 * 0.5f32.ln() + 0.75 * 1.5f32.ln();
+        assert!((divergence(&from, &to) - expected).abs() < 1e-6);
+        assert!(divergence(&from, &from).abs() < 1e-7);
+        // Slopes against differences, and second slopes where both are the same.
+        let mut slopes = [0.0; 2];
+        divergence_backward(&from, &to, 2.0, &mut slopes);
+        for j in 0..2 {
+            let at = |h: f32| {
+                let mut moved = from;
+                moved[j] += h;
+                divergence(&moved, &to)
+            };
+            let expected = 2.0 * (at(1e-2) - at(-1e-2)) / 2e-2;
+            assert!((slopes[j] - expected).abs() < 1e-3, "{} {expected}", slopes[j]);
+        }
+        // diag(π) - ππᵀ of (1/4, 3/4) is 3/16·(1, -1; -1, 1).
+        let mut out = [0.0; 2];
+        curvature(&from, &[1.0, -1.0], 2.0, &mut out);
+        assert!((out[0] - 0.75).abs() < 1e-6 && (out[1] + 0.75).abs() < 1e-6, "{out:?}");
+    }
 
     #[test]
     fn probabilities_worked_by_hand() {

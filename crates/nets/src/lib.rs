@@ -2,6 +2,7 @@
 //!
 //! - [`matrix`]: the one place that multiplies matrices.
 //! - [`Mlp`]: fully connected layers; forward and backward for a batch, a lean path for one row.
+//! - [`Tangent`]: how a network's output moves when its parameters do.
 //! - [`Adam`]: the optimiser, with Polyak averaging of a target network.
 //! - [`Trained`]: a network with its optimiser and its buffers.
 //! - [`gaussian`]: the tanh-squashed Gaussian policy head; [`categorical`]: that of choices.
@@ -19,9 +20,11 @@ pub mod matrix;
 mod mlp;
 pub mod simd;
 pub mod store;
+mod tangent;
 pub mod threads;
 mod trained;
 
 pub use adam::Adam;
 pub use mlp::{Activation, Mlp, Tape};
+pub use tangent::Tangent;
 pub use trained::Trained;

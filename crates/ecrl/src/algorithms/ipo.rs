@@ -20,10 +20,10 @@ use crate::algorithm::{Definition, PAPER};
 use crate::collect::episodes::{mean, mean_costs};
 use crate::config::{ConfigError, Section, range};
 use crate::learners::ppo::{Objective, Ppo, PpoConfig, Terms};
-use crate::metrics::{About, Metric};
+use crate::metrics::{About, Figures, Metric};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{FAST, OnPolicy, Variant};
+use super::on_policy::{FAST, OnPolicy, Part, Variant};
 
 /// `ipo`
 pub static IPO: Definition<OnPolicy<Barrier>> = Definition {
@@ -184,6 +184,10 @@ impl Variant for Barrier {
     fn next_epoch(&mut self, ppo: &mut Ppo) {
         let limits = self.limits.iter_mut().flatten();
         limits.zip(ppo.moved()).for_each(|(limit, moved)| limit.moved = moved);
+    }
+
+    fn update(&mut self, ppo: &mut Ppo, Part { rows, rate, .. }: Part) -> Figures {
+        ppo.update(rows, rate, self)
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {

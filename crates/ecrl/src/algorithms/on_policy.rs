@@ -2,7 +2,8 @@
 //!
 //! A generation is a batch: several environments play side by side, each going on where it was, and
 //! everything they played is learnt from for some epochs. What one of the family adds to PPO is a
-//! [`Variant`]: another objective for the policy, and what that needs to know of the constraints.
+//! [`Variant`]: another objective or another step for the policy, and what that needs to know of the
+//! constraints.
 
 use cmdp::{Aggregate, EnvSpec, Episode, Rng};
 use nets::Mlp;
@@ -12,18 +13,23 @@ use crate::algorithm::{Algorithm, Build, Collected, Preset, Setup};
 use crate::collect::episodes::{excess, mean, mean_costs};
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
-use crate::learners::ppo::{CLIPPED, KL, Objective, Ppo, PpoConfig};
+use crate::learners::ppo::{CLIPPED, KL, Ppo, PpoConfig};
 use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
+use crate::memory::batch::Batch;
 use crate::metrics::{About, EXCESS, Figures, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
 /// What an algorithm of the family adds to PPO.
-pub trait Variant: Objective + Send + Sized + 'static {
+pub trait Variant: Send + Sized + 'static {
     /// The sections of its configuration.
     type Section: Section;
-    /// Whether costs have critics, and so advantages.
+    /// Whether it sees costs.
     const USES_COSTS: bool;
+    /// Whether costs that it sees have critics, and so advantages.
+    const CRITICS: bool = Self::USES_COSTS;
+    /// Whether the policy that played is remembered, to tell how far the policy is from it.
+    const REMEMBERS: bool = false;
     /// What it records, beside what PPO does.
     const METRICS: &'static [&'static About] = &[];
 
@@ -38,10 +44,18 @@ pub trait Variant: Objective + Send + Sized + 'static {
         let _ = ended;
     }
 
+    /// Changes what was played before it is learnt from; costs without critics are gone afterwards.
+    fn shape(&self, batch: &mut Batch) {
+        let _ = batch;
+    }
+
     /// Takes note of how far the policy has moved, before every epoch but the first.
     fn next_epoch(&mut self, ppo: &mut Ppo) {
         let _ = ppo;
     }
+
+    /// One update.
+    fn update(&mut self, ppo: &mut Ppo, part: Part) -> Figures;
 
     /// Notes what there is to tell at the end of a generation.
     fn conclude(&self, record: &mut Record) {
@@ -53,6 +67,34 @@ pub trait Variant: Objective + Send + Sized + 'static {
         let _ = walk;
         Ok(())
     }
+}
+
+/// What one update is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The rows of the minibatch.
+    pub rows: &'a [usize],
+    /// The learning rate.
+    pub rate: f64,
+    /// Whether it is the first on what was just played.
+    pub first: bool,
+}
+
+/// The advantage of the Lagrangian, `(A - Σ_i λ_i A_i) / (1 + Σ_i λ_i)`; the reward's was divided by `scale`,
+/// and so the costs' are.
+pub fn lagrangian(
+    advantage: &[f32],
+    scale: f32,
+    costs: &[Vec<f32>],
+    lambdas: &[f64],
+) -> Vec<f32> {
+    let whole = 1.0 + lambdas.iter().sum::<f64>() as f32;
+    let mut advantage: Vec<f32> = advantage.iter().map(|a| a / whole).collect();
+    for (lambda, costs) in lambdas.iter().zip(costs) {
+        let weight = *lambda as f32 / (whole * scale);
+        advantage.iter_mut().zip(costs).for_each(|(a, cost)| *a -= weight * cost);
+    }
+    advantage
 }
 
 /// Smaller networks, and advantages that are estimated once and normalised.
@@ -68,7 +110,7 @@ pub const FAST: Preset = Preset {
 pub struct OnPolicy<V> {
     ppo: Ppo,
     variant: V,
-    /// Constraints whose costs have critics.
+    /// Constraints whose costs it sees.
     costs: usize,
     /// Updates of the current generation so far.
     done: usize,
@@ -89,8 +131,9 @@ impl<V: Variant> Build for OnPolicy<V> {
         let Setup { spec, rng } = setup;
         let config = V::ppo(&section).clone();
         let costs = if V::USES_COSTS { spec.constraints.len() } else { 0 };
+        let ppo = Ppo::new(config, spec, if V::CRITICS { costs } else { 0 }, rng);
         Ok(Self {
-            ppo: Ppo::new(config, spec, costs, rng),
+            ppo: if V::REMEMBERS { ppo.remembering() } else { ppo },
             variant: V::new(&section, spec, rng)?,
             costs,
             done: 0,
@@ -124,6 +167,7 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
                 batch.centre(1 + i);
             }
         }
+        self.variant.shape(&mut batch);
         self.ppo.learn_from(batch);
         self.done = 0;
         Collected {
@@ -153,7 +197,8 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         let before = context.env_steps - self.ppo.rows() as u64;
         let left = (1.0 - before as f64 / context.config.steps as f64).max(0.0);
         let rate = config.lr * if config.lr_decay { left } else { 1.0 };
-        let figures = self.ppo.update(rows, rate, &self.variant);
+        let part = Part { rows, rate, first: self.done == 0 };
+        let figures = self.variant.update(&mut self.ppo, part);
         self.done += 1;
         figures
     }

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Definition, PAPER};
 use crate::config::{ConfigError, Section};
-use crate::learners::ppo::{Objective, PpoConfig, Terms};
+use crate::learners::ppo::{Objective, Ppo, PpoConfig, Terms};
+use crate::metrics::Figures;
 
-use super::on_policy::{FAST, OnPolicy, Variant};
+use super::on_policy::{FAST, OnPolicy, Part, Variant};
 
 /// `ppo`
 pub static PPO: Definition<OnPolicy<Reward>> = Definition {
@@ -67,5 +68,9 @@ impl Variant for Reward {
 
     fn new(_: &PpoSection, _: &EnvSpec, _: &mut Rng) -> Result<Self, ConfigError> {
         Ok(Self)
+    }
+
+    fn update(&mut self, ppo: &mut Ppo, Part { rows, rate, .. }: Part) -> Figures {
+        ppo.update(rows, rate, self)
     }
 }

@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Definition;
 use crate::config::{ConfigError, Section};
-use crate::learners::ppo::{Objective, PpoConfig, Terms};
-use crate::metrics::{About, Record};
+use crate::learners::ppo::{Objective, Ppo, PpoConfig, Terms};
+use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Multipliers, Rule};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{OnPolicy, Variant};
+use super::on_policy::{OnPolicy, Part, Variant, lagrangian};
 
 /// `ppo-lag`
 pub static PPO_LAG: Definition<OnPolicy<Lagrangian>> = Definition {
@@ -79,13 +79,7 @@ pub struct Lagrangian {
 impl Objective for Lagrangian {
     fn loss(&self, terms: &mut Terms) {
         let lambdas = self.multipliers.of_learner();
-        let whole = 1.0 + lambdas.iter().sum::<f64>() as f32;
-        let mut advantage: Vec<f32> = terms.advantage.iter().map(|a| a / whole).collect();
-        for (lambda, costs) in lambdas.iter().zip(terms.costs) {
-            let weight = *lambda as f32 / (whole * terms.scale);
-            advantage.iter_mut().zip(costs).for_each(|(a, cost)| *a -= weight * cost);
-        }
-        terms.clipped(&advantage, 1.0);
+        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, lambdas), 1.0);
     }
 }
 
@@ -107,6 +101,10 @@ impl Variant for Lagrangian {
     fn observe(&mut self, ended: &[Episode]) {
         let values: Vec<Vec<f64>> = ended.iter().map(Episode::constraint_values).collect();
         self.multipliers.update_learner(&values, &self.constraints);
+    }
+
+    fn update(&mut self, ppo: &mut Ppo, Part { rows, rate, .. }: Part) -> Figures {
+        ppo.update(rows, rate, self)
     }
 
     fn conclude(&self, record: &mut Record) {

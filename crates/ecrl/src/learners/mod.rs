@@ -4,6 +4,7 @@ mod moments;
 pub mod off_policy;
 pub mod ppo;
 pub mod sac;
+pub mod trust_region;
 
 use crate::metrics::Metric;
 

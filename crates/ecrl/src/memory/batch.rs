@@ -71,12 +71,12 @@ impl Batch {
     }
 
     /// Walks every number, given how many an observation and an action have, and how many signals
-    /// there are once anything was played.
+    /// there are once anything was played; returns how many rows there are after it.
     pub fn walk(
         &mut self,
         walk: &mut Walk,
         [obs, actions, expected]: [usize; 3],
-    ) -> Result<(), StateError> {
+    ) -> Result<usize, StateError> {
         let mut size = (self.rows(), self.signals.len());
         let (rows, signals) = walk.peek("batch.size", size)?;
         walk.fitting("batch.size", &mut size, "rows of these signals", |(rows, signals), _| {
@@ -108,7 +108,7 @@ impl Batch {
                 walk.list(&format!("batch.{name}{i}"), rows, numbers)?;
             }
         }
-        Ok(())
+        Ok(rows)
     }
 }
 
@@ -181,9 +181,9 @@ mod tests {
             returns: vec![vec![9.0]],
         };
         let (mut first, sizes) = (played(), [2, 1, 1]);
-        let store = Walk::save(|walk| first.walk(walk, sizes)).unwrap();
+        let store = Walk::save(|walk| first.walk(walk, sizes).map(drop)).unwrap();
         let mut second = Batch::default();
-        Walk::load(&store, |walk| second.walk(walk, sizes)).unwrap();
+        Walk::load(&store, |walk| second.walk(walk, sizes).map(drop)).unwrap();
         assert_eq!(second, played());
         for size in [(1u64, 0u64), (1, 2), (0, 1), (1, u64::MAX), (u64::MAX, 1), (2, 1)] {
             let mut bytes = Vec::new();
@@ -191,7 +191,8 @@ mod tests {
             let mut crafted = store.clone();
             crafted.add_bytes("batch.size", bytes);
             let mut third = Batch::default();
-            assert!(Walk::load(&crafted, |walk| third.walk(walk, sizes)).is_err(), "{size:?}");
+            let loaded = Walk::load(&crafted, |walk| third.walk(walk, sizes).map(drop));
+            assert!(loaded.is_err(), "{size:?}");
             assert_eq!(third, Batch::default());
         }
     }

@@ -4,7 +4,7 @@ use crate::memory::batch::Batch;
 use crate::metrics::Figures;
 
 use super::PpoConfig;
-use super::distribution::{Distribution, Slopes};
+use super::distribution::{self, Distribution, Slopes};
 
 /// What the policy descends: a loss of a minibatch by the ratios ρ = π/π_old of its rows.
 pub trait Objective: Sync {
@@ -23,12 +23,16 @@ pub struct Terms<'a> {
     pub scale: f32,
     /// Of each cost, the advantage of every row.
     pub costs: &'a [Vec<f32>],
+    /// The divergence of the policy from the one that played, of every row, where that is remembered.
+    pub divergences: &'a [f32],
     /// The weight of the policy's entropy.
     pub entropy_coef: f64,
     /// The loss so far.
     pub loss: f64,
     /// Its slope by log π, of every row.
     pub slopes: Vec<f32>,
+    /// Its slope by the divergence, of every row, where there is one.
+    pub d_divergences: Vec<f32>,
     /// What the objective has to tell.
     pub figures: Figures,
     low: f32,
@@ -66,11 +70,31 @@ pub struct Minibatch {
     pub scale: f32,
     /// Of each cost.
     pub costs: Vec<Vec<f32>>,
+    /// The policy that played: what its network gave, and log σ; where that is remembered.
+    pub old: Option<Old>,
+}
+
+/// The policy that played, as it was then.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Old {
+    /// What its network gave for every row.
+    pub heads: Vec<f32>,
+    /// log σ; empty where there is none.
+    pub log_sigma: Vec<f32>,
+}
+
+impl Old {
+    /// The same for some rows of so many.
+    fn rows(&self, rows: &[usize], count: usize) -> Self {
+        let width = self.heads.len() / count.max(1);
+        let heads = rows.iter().flat_map(|row| &self.heads[row * width..][..width]);
+        Self { heads: heads.copied().collect(), log_sigma: self.log_sigma.clone() }
+    }
 }
 
 impl Minibatch {
     /// Some rows of a batch.
-    pub fn new(batch: &Batch, rows: &[usize], config: &PpoConfig) -> Self {
+    pub fn new(batch: &Batch, rows: &[usize], config: &PpoConfig, old: Option<&Old>) -> Self {
         let pick = |numbers: &[f32]| rows.iter().map(|&row| numbers[row]).collect::<Vec<f32>>();
         let mut advantage = pick(&batch.advantages[0]);
         let mut scale = 1.0;
@@ -95,6 +119,7 @@ impl Minibatch {
             advantage,
             scale,
             costs: batch.advantages[1..].iter().map(|numbers| pick(numbers)).collect(),
+            old: old.map(|old| old.rows(rows, batch.rows())),
         }
     }
 
@@ -112,23 +137,31 @@ impl Minibatch {
         let logs = distribution.log_probs(&self.draws, heads);
         let moved: Vec<f32> = logs.iter().zip(&self.log_prob).map(|(new, old)| new - old).collect();
         let ratios: Vec<f32> = moved.iter().map(|moved| moved.exp()).collect();
+        let old = self.old.as_ref().map(|old| (distribution.like(&old.log_sigma), &old.heads[..]));
+        let divergences =
+            old.map_or(Vec::new(), |old| distribution::divergences((distribution, heads), old));
         let mut terms = Terms {
             ratios: &ratios,
             advantage: &self.advantage,
             scale: self.scale,
             costs: &self.costs,
+            divergences: &divergences,
             entropy_coef: config.entropy_coef,
             loss: 0.0,
             slopes: vec![0.0; ratios.len()],
+            d_divergences: vec![0.0; divergences.len()],
             figures: Vec::new(),
             low,
             high,
         };
         objective.loss(&mut terms);
-        let Terms { loss, slopes, entropy_coef, figures, .. } = terms;
+        let Terms { loss, slopes, d_divergences, entropy_coef, figures, .. } = terms;
 
         let rows = [&self.draws[..], heads, &slopes];
-        let Slopes { entropy, log_sigma } = distribution.backward(rows, entropy_coef, d_heads);
+        let Slopes { entropy, mut log_sigma } = distribution.backward(rows, entropy_coef, d_heads);
+        if let Some(old) = old {
+            distribution.back_from_divergences(heads, old, &d_divergences, d_heads, &mut log_sigma);
+        }
         let held = ratios.iter().filter(|ratio| !(low..=high).contains(*ratio)).count();
         let losses = Losses {
             actor: loss - entropy_coef * entropy,

@@ -16,6 +16,7 @@
 
 mod config;
 mod distribution;
+mod linear;
 mod minibatch;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -25,7 +26,9 @@ use nets::threads::both;
 use nets::{Activation, Adam, Mlp, Trained, gaussian};
 
 pub use config::PpoConfig;
+pub use linear::{Linear, Moved};
 pub use minibatch::{Losses, Minibatch, Objective, Terms};
+use minibatch::Old;
 
 use crate::algorithm::verify_start;
 use crate::config::ConfigError;
@@ -67,6 +70,8 @@ pub struct Ppo {
     /// Of each signal's returns.
     returns: Moments,
     batch: Batch,
+    /// The policy that played, where an objective asks how far the policy is from it.
+    old: Option<Old>,
     /// Whether it started from a policy.
     started: bool,
 }
@@ -96,9 +101,15 @@ impl Ppo {
             observations: Moments::new(obs),
             returns: Moments::new(signals),
             batch: Batch::default(),
+            old: None,
             started: false,
             config,
         }
+    }
+
+    /// The same, remembering the policy that played.
+    pub fn remembering(self) -> Self {
+        Self { old: Some(Old::default()), ..self }
     }
 
     /// Its values.
@@ -173,6 +184,9 @@ impl Ppo {
         let heads = through(&mut self.policy, &self.observations, &batch.obs);
         let distribution = distribution(self.choices, &self.log_sigma);
         batch.log_prob = distribution.log_probs(&batch.draws, &heads);
+        if let Some(old) = &mut self.old {
+            *old = Old { heads, log_sigma: self.log_sigma.clone() };
+        }
         self.estimate();
     }
 
@@ -221,11 +235,12 @@ impl Ppo {
 
     /// One step down the gradient on a minibatch of these rows.
     pub fn update(&mut self, rows: &[usize], rate: f64, objective: &dyn Objective) -> Figures {
-        let Self { config, policy, choices, log_sigma, critics, observations, batch, .. } = self;
+        let Self { config, policy, choices, log_sigma, observations, batch, old, .. } = self;
         let input = gathered(&batch.obs, rows, observations);
+        let critics = &mut self.critics;
         let (sampled, critic_loss) = both(
             || {
-                let minibatch = Minibatch::new(batch, rows, config);
+                let minibatch = Minibatch::new(batch, rows, config, old.as_ref());
                 policy.net.forward(&input, &mut policy.tape);
                 let (heads, d_heads) = policy.tape.output_and_gradient();
                 let distribution = distribution(*choices, log_sigma);
@@ -233,22 +248,10 @@ impl Ppo {
                 policy.net.backward(&input, &mut policy.tape, &mut policy.gradient);
                 losses
             },
-            || {
-                let each = critics.iter_mut().enumerate();
-                let losses = each.map(|(i, critic)| {
-                    critic.net.forward(&input, &mut critic.tape);
-                    let (values, d_values) = critic.tape.output_and_gradient();
-                    let targets =
-                        rows.iter().map(|&row| (batch.values[i][row], batch.returns[i][row]));
-                    let loss = value_loss(values, targets, config, d_values);
-                    critic.net.backward(&input, &mut critic.tape, &mut critic.gradient);
-                    loss
-                });
-                losses.sum::<f64>()
-            },
+            || regress(critics, batch, rows, &input, config),
         );
         let (losses, mut d_log_sigma) = sampled;
-        self.step(&mut d_log_sigma, rate);
+        self.step(Some(&mut d_log_sigma), rate);
         let mut figures = vec![
             (&CRITIC_LOSS, critic_loss),
             (&ACTOR_LOSS, losses.actor),
@@ -260,23 +263,39 @@ impl Ppo {
         figures
     }
 
-    /// Shortens the gradient of everything together if it is too long, and goes down it.
-    fn step(&mut self, d_log_sigma: &mut [f32], rate: f64) {
+    /// The same for the critics alone.
+    pub fn update_critics(&mut self, rows: &[usize], rate: f64) -> Figures {
+        let input = gathered(&self.batch.obs, rows, &self.observations);
+        let loss = regress(&mut self.critics, &self.batch, rows, &input, &self.config);
+        self.step(None, rate);
+        vec![(&CRITIC_LOSS, loss)]
+    }
+
+    /// Shortens the gradient of everything together if it is too long, and goes down it; without a slope by
+    /// log σ, the policy stays as it is.
+    fn step(&mut self, d_log_sigma: Option<&mut [f32]>, rate: f64) {
         let Self { policy, critics, log_sigma, sigma_adam, config, .. } = self;
         let squares =
             |gradient: &[f32]| gradient.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>();
-        let mut sum = squares(&policy.gradient) + squares(d_log_sigma);
-        sum += critics.iter().map(|critic| squares(&critic.gradient)).sum::<f64>();
-        let factor = (config.max_grad_norm / (sum.sqrt() + 1e-6)).min(1.0) as f32;
-        for trained in [policy].into_iter().chain(critics) {
+        let policy = d_log_sigma.map(|d_log_sigma| (policy, d_log_sigma));
+        let of_policy =
+            policy.as_ref().map_or(0.0, |(policy, d)| squares(&policy.gradient) + squares(d));
+        let of_critics = critics.iter().map(|critic| squares(&critic.gradient)).sum::<f64>();
+        let length = (of_policy + of_critics).sqrt();
+        let factor = (config.max_grad_norm / (length + 1e-6)).min(1.0) as f32;
+        let descend = |trained: &mut Trained| {
             trained.gradient.iter_mut().for_each(|g| *g *= factor);
             trained.adam.set_learning_rate(rate);
             trained.step();
+        };
+        if let Some((policy, d_log_sigma)) = policy {
+            descend(policy);
+            d_log_sigma.iter_mut().for_each(|g| *g *= factor);
+            sigma_adam.set_learning_rate(rate);
+            sigma_adam.step(log_sigma, [d_log_sigma]);
+            log_sigma.iter_mut().for_each(|x| *x = gaussian::clamp(*x));
         }
-        d_log_sigma.iter_mut().for_each(|g| *g *= factor);
-        sigma_adam.set_learning_rate(rate);
-        sigma_adam.step(log_sigma, [d_log_sigma]);
-        log_sigma.iter_mut().for_each(|x| *x = gaussian::clamp(*x));
+        critics.iter_mut().for_each(descend);
     }
 
     /// Takes what was learnt from into account in the normalisation, after its last update.
@@ -327,8 +346,34 @@ impl Ppo {
         self.observations.walk("observations", walk)?;
         self.returns.walk("returns", walk)?;
         let sizes = [self.observations.mean.len(), sigmas.max(1), self.critics.len()];
-        self.batch.walk(walk, sizes)
+        let rows = self.batch.walk(walk, sizes)?;
+        if let Some(old) = &mut self.old {
+            walk.list("old.heads", rows * self.choices.unwrap_or(sigmas), &mut old.heads)?;
+            let sigmas = if rows == 0 { 0 } else { sigmas };
+            walk.list("old.log_sigma", sigmas, &mut old.log_sigma)?;
+        }
+        Ok(())
     }
+}
+
+/// The critics' loss on these rows and its gradients.
+fn regress(
+    critics: &mut [Trained],
+    batch: &Batch,
+    rows: &[usize],
+    input: &[f32],
+    config: &PpoConfig,
+) -> f64 {
+    let each = critics.iter_mut().enumerate();
+    let losses = each.map(|(i, critic)| {
+        critic.net.forward(input, &mut critic.tape);
+        let (values, d_values) = critic.tape.output_and_gradient();
+        let targets = rows.iter().map(|&row| (batch.values[i][row], batch.returns[i][row]));
+        let loss = value_loss(values, targets, config, d_values);
+        critic.net.backward(input, &mut critic.tape, &mut critic.gradient);
+        loss
+    });
+    losses.sum()
 }
 
 fn distribution(choices: Option<usize>, log_sigma: &[f32]) -> Distribution<'_> {

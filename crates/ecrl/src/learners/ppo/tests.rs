@@ -190,7 +190,7 @@ fn the_policys_gradient_agrees_with_finite_differences() {
         let (ppo, barrier) = (&mut both.0, &mut both.1);
         barrier.next_epoch(ppo);
         let rows: Vec<usize> = (0..12).collect();
-        let sample = Minibatch::new(&ppo.batch, &rows, &ppo.config);
+        let sample = Minibatch::new(&ppo.batch, &rows, &ppo.config, None);
         let means = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
         let mut d_means = vec![0.0; means.len()];
         let (figures, d_log_sigma) =
@@ -245,6 +245,7 @@ pub(crate) fn by_hand_scaled(
         advantage: advantage.to_vec(),
         scale,
         costs: vec![cost.to_vec()],
+        old: None,
     };
     let mut d_means = vec![0.0; ratios.len()];
     let means = vec![0.0; ratios.len()];
