@@ -115,16 +115,18 @@ def sac():
 PPO_CASES = {
     "ppo": {"constraints": 0},
     "everything": {"constraints": 0, "value_clip": True, "entropy_coef": 0.02, "normalise_advantages": False},
-    "barrier": {"constraints": 2, "limits": [[0.3, 0.5, 1.0, 0.5], [20.0, 60.0, 40.0, 60.0]]},
-    "recovery": {"constraints": 2, "limits": [[0.7, 0.5, 1.0, 0.5], [20.0, 60.0, 40.0, 60.0]]},
-    "recovery of two": {"constraints": 2, "limits": [[0.7, 0.5, 1.0, 0.5], [70.0, 60.0, 40.0, 60.0]]},
-    "choices": {"constraints": 1, "choices": 3, "entropy_coef": 0.02, "limits": [[0.1, 0.4, 5.0, 1.0]]},
+    "barrier": {"constraints": 2, "limits": [[0.3, 0.5, 1.0], [20.0, 60.0, 40.0]]},
+    "barrier, not normalised": {"constraints": 2, "normalise_advantages": False, "limits": [[0.48, 0.5, 1.0], [52.0, 60.0, 40.0]]},
+    "broken": {"constraints": 2, "limits": [[0.7, 0.5, 1.0], [20.0, 60.0, 40.0]]},
+    "choices": {"constraints": 1, "choices": 3, "entropy_coef": 0.02, "limits": [[0.1, 0.4, 5.0]]},
+    "focops": {"constraints": 1, "focops": {"delta": 0.05, "temperature": 1.5, "lambda": 0.7}},
+    "focops of choices": {"constraints": 1, "choices": 3, "focops": {"delta": 0.01, "temperature": 0.8, "lambda": 2.0}},
 }
 
 
 def ppo_case(case):
-    """Three updates on one minibatch. A limit is [J, threshold, length, scale]."""
-    hidden, rows, lr, clip, value_coef, max_norm, t = [8, 6], 12, 3e-3, 0.2, 0.25, 0.5, 50.0
+    """Three updates on one minibatch. A limit is [J, threshold, length]."""
+    hidden, rows, lr, clip, value_coef, max_norm, t, steepest = [8, 6], 12, 3e-3, 0.2, 0.25, 0.5, 50.0, 20.0
     torch.manual_seed(1)
     rng = np.random.default_rng(1)
     signals = 1 + case["constraints"]
@@ -145,36 +147,49 @@ def ppo_case(case):
     tensors = {k: torch.tensor(v, dtype=torch.float32) for k, v in batch.items()}
     x = ((tensors["obs"].double() - torch.tensor(mean)) / torch.tensor(variance).sqrt()).float()
 
-    def log_prob():
+    def distribution():
         if choices:
-            return torch.distributions.Categorical(logits=policy(x)).log_prob(tensors["draws"][:, 0])
-        return torch.distributions.Normal(policy(x), log_sigma.exp()).log_prob(tensors["draws"]).sum(1)
+            return torch.distributions.Categorical(logits=policy(x))
+        return torch.distributions.Independent(torch.distributions.Normal(policy(x), log_sigma.exp()), 1)
 
-    old = (log_prob() + torch.tensor(rng.normal(0, 0.2, rows), dtype=torch.float32)).detach()
+    def log_prob():
+        return distribution().log_prob(tensors["draws"][:, 0] if choices else tensors["draws"])
+
+    # The policy that played: this one with other heads.
+    nudge = torch.tensor(rng.normal(0, 0.2, (rows, choices or ACTION)), dtype=torch.float32)
+    played = (policy(x) + nudge).detach()
+    if choices:
+        player = torch.distributions.Categorical(logits=played)
+        old = player.log_prob(tensors["draws"][:, 0])
+    else:
+        player = torch.distributions.Independent(torch.distributions.Normal(played, log_sigma.detach().exp() * 1.1), 1)
+        old = player.log_prob(tensors["draws"])
     start = {"policy": flat(policy), "log_sigma": log_sigma.tolist(), "critics": [flat(c) for c in critics]}
     sigmas = [] if choices else [log_sigma]
     parameters = [*policy.parameters(), *sigmas, *(p for c in critics for p in c.parameters())]
     optimiser = torch.optim.Adam(parameters, lr)
-    advantage = tensors["advantages"][0]
+    advantage, scale = tensors["advantages"][0], 1.0
     if case.get("normalise_advantages", True):
-        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        scale = advantage.std() + 1e-8
+        advantage = (advantage - advantage.mean()) / scale
     losses = []
     for _ in range(3):
         new = log_prob()
         ratio = (new - old).exp()
         held = ratio.clamp(1 - clip, 1 + clip)
         costs = tensors["advantages"][1:]
-        limits = case.get("limits", [])
-        left = [e - j - length * ((ratio - 1) * a).mean() for (j, e, length, _), a in zip(limits, costs)]
-        broken = [j >= e or l.item() <= 0 for (j, e, _, _), l in zip(limits, left)]
-        recovery = any(broken)
-        whole = sum(length / scale for (_, _, length, scale), b in zip(limits, broken) if b)
-        loss = torch.tensor(0.0) if recovery else -torch.min(ratio * advantage, held * advantage).mean()
-        for (_, _, length, scale), l, a, b in zip(limits, left, costs, broken):
-            if b:
-                loss = loss + length / scale / whole * torch.max(ratio * a, held * a).mean()
-            else:
-                loss = loss - torch.log(l) / t
+        weights = [case["focops"]["lambda"]] if "focops" in case else []
+        for (j, e, length), a in zip(case.get("limits", []), costs):
+            left = (e - j - length * ((ratio - 1) * a).mean()).item()
+            weights.append(min(length / (t * left), steepest) if left > 0 else steepest)
+        whole = 1 + sum(weights)
+        a = (advantage - sum(w * c / scale for w, c in zip(weights, costs))) / whole
+        if "focops" in case:
+            apart = torch.distributions.kl_divergence(distribution(), player)
+            near = (apart <= case["focops"]["delta"]).float()
+            loss = (near.detach() * (apart - ratio * a / case["focops"]["temperature"])).mean()
+        else:
+            loss = -torch.min(ratio * a, held * a).mean()
         if choices:
             entropy = torch.distributions.Categorical(logits=policy(x)).entropy().mean()
         else:
@@ -191,15 +206,16 @@ def ppo_case(case):
         (loss + value_loss).backward()
         torch.nn.utils.clip_grad_norm_(parameters, max_norm)
         optimiser.step()
-        losses.append({"actor": loss.item(), "critic": value_loss.item(), "entropy": entropy.item(), "recovery": recovery})
+        losses.append({"actor": loss.item(), "critic": value_loss.item(), "entropy": entropy.item()})
     return {
         "case": case,
-        "config": {"clip": clip, "value_coef": value_coef, "max_grad_norm": max_norm, "barrier": t, "lr": lr},
+        "config": {"clip": clip, "value_coef": value_coef, "max_grad_norm": max_norm, "barrier": t, "steepest": steepest, "lr": lr},
         "layers": hidden,
         "mean": mean.tolist(),
         "variance": variance.tolist(),
         "batch": {k: v.astype(np.float32).tolist() for k, v in batch.items()},
         "log_prob": old.tolist(),
+        "old": {"heads": played.tolist(), "log_sigma": [] if choices else player.base_dist.stddev[0].log().tolist()},
         "start": start,
         "losses": losses,
         "after": {"policy": flat(policy), "log_sigma": log_sigma.tolist(), "critics": [flat(c) for c in critics]},
@@ -211,10 +227,110 @@ def ppo():
     write("ppo.json", {"torch": torch.__version__, "cases": cases})
 
 
+def paper_step(q, r, s, c, delta):
+    """CPO's weights of H^-1 g and H^-1 b by the formulas of its appendix, which are not those of ours."""
+    a, b = q - r * r / s, 2 * delta - c * c / s
+    if c < 0 and b < 0:
+        return (2 * delta / q) ** 0.5, 0.0
+    if c > 0 and b < 0:
+        return 0.0, (2 * delta / s) ** 0.5
+    # Multipliers of the divergence: where the constraint binds, and where it does not.
+    edge = max(-r / c, 0.0)
+    low, high = ((edge, float("inf")), (0.0, edge)) if c > 0 else ((0.0, edge), (edge, float("inf")))
+    clip = lambda x, between: min(max(x, between[0]), between[1])
+    binding, free = clip((a / b) ** 0.5, low), clip((q / (2 * delta)) ** 0.5, high)
+    gain = lambda l: -0.5 * (a / l + l * b) + r * c / s if l > 0 else -float("inf")
+    gain_free = lambda l: -0.5 * (q / l + 2 * delta * l) if l > 0 else -float("inf")
+    best = binding if gain(binding) >= gain_free(free) else free
+    nu = max(0.0, best * c + r) / s
+    return 1 / best, nu / best
+
+
+def trust_region_case(case):
+    """Slopes, a product with Fisher's matrix, and the steps of TRPO, CPO and PCPO with Fisher's matrix written out."""
+    hidden, rows, damping, delta = [5, 4], 16, 0.1, 0.01
+    torch.manual_seed(2)
+    rng = np.random.default_rng(2)
+    choices = case.get("choices")
+    policy = network(OBS, choices or ACTION, hidden, torch.nn.Tanh).double()
+    log_sigma = torch.tensor([] if choices else [-0.5, 0.2], dtype=torch.float64, requires_grad=True)
+    obs = torch.tensor(rng.normal(size=(rows, OBS)))
+    draws = torch.tensor(rng.integers(0, choices, (rows, 1)).astype(float) if choices else rng.normal(0, 0.7, (rows, ACTION)))
+    advantages = torch.tensor(rng.normal(0.3, 1, (2, rows)))
+    parameters = [*policy.parameters(), *([] if choices else [log_sigma])]
+    start = torch.nn.utils.parameters_to_vector(parameters).detach()
+
+    def distribution(flat_parameters):
+        values, at = {}, 0
+        for name, p in policy.named_parameters():
+            values[name] = flat_parameters[at : at + p.numel()].view_as(p)
+            at += p.numel()
+        heads = torch.func.functional_call(policy, values, (obs,))
+        if choices:
+            return torch.distributions.Categorical(logits=heads)
+        return torch.distributions.Independent(torch.distributions.Normal(heads, flat_parameters[at:].exp()), 1)
+
+    draw = draws[:, 0] if choices else draws
+    old = distribution(start)
+    old_log = old.log_prob(draw).detach()
+    surrogate = lambda p, a: (((distribution(p).log_prob(draw) - old_log).exp() - 1) * a).mean()
+    divergence = lambda p: torch.distributions.kl_divergence(old, distribution(p)).mean()
+    g, b = (torch.func.grad(surrogate)(start, a) for a in advantages)
+    fisher = torch.func.hessian(divergence)(start).detach()
+    damped = fisher + damping * torch.eye(len(start), dtype=torch.float64)
+    direction = torch.tensor(rng.normal(size=len(start)))
+    up, down = torch.linalg.solve(damped, g), torch.linalg.solve(damped, b)
+    q, r, s = (g @ up).item(), (b @ up).item(), (b @ down).item()
+    steps = []
+    for name, share in [("trpo", None), *((n, c) for n in ("cpo", "pcpo") for c in (-2.0, -0.3, 0.3, 2.0))]:
+        # How far the constraint is broken, in the longest way that a step can go down its cost.
+        c = 0.0 if share is None else share * (2 * delta * s) ** 0.5
+        if name == "trpo":
+            reward, cost = (2 * delta / q) ** 0.5, 0.0
+        elif name == "cpo":
+            reward, cost = paper_step(q, r, s, c, delta)
+        else:
+            reward = (2 * delta / q) ** 0.5
+            cost = max(0.0, (reward * r + c) / s)
+            x = reward * up - cost * down
+            shorter = min(1.0, (2 * delta / (x @ damped @ x).item()) ** 0.5)
+            reward, cost = shorter * reward, shorter * cost
+        step = reward * up - cost * down
+        after = start + step
+        steps.append({
+            "name": name,
+            "broken": c,
+            "step": step.tolist(),
+            "signals": [surrogate(after, a).item() for a in advantages],
+            "kl": divergence(after).item(),
+        })
+    return {
+        "case": case,
+        "layers": hidden,
+        "damping": damping,
+        "delta": delta,
+        "start": start.tolist(),
+        "obs": obs.tolist(),
+        "draws": draws.tolist(),
+        "log_prob": old_log.tolist(),
+        "advantages": advantages.tolist(),
+        "gradients": [g.tolist(), b.tolist()],
+        "direction": direction.tolist(),
+        "product": (damped @ direction).tolist(),
+        "steps": steps,
+    }
+
+
+def trust_region():
+    cases = {"gaussian": trust_region_case({}), "choices": trust_region_case({"choices": 3})}
+    write("trust_region.json", {"torch": torch.__version__, "cases": cases})
+
+
 def main():
     torch.set_num_threads(1)
     sac()
     ppo()
+    trust_region()
 
 
 if __name__ == "__main__":

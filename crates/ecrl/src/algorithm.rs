@@ -7,7 +7,7 @@ use nets::Mlp;
 use toml::Table;
 
 use crate::best::Outcome;
-use crate::config::{Config, ConfigError, Section};
+use crate::config::{Config, ConfigError, Pace, Section};
 use crate::context::Context;
 use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Record};
@@ -160,10 +160,8 @@ pub trait Row: Sync {
     fn complete(&self, sections: Table) -> Result<Table, toml::de::Error>;
     /// Checks every value against its range.
     fn validate(&self, sections: &Table) -> Result<(), ConfigError>;
-    /// Whether a run of more steps is another run from the start on.
-    fn length_matters(&self, sections: &Table) -> bool;
-    /// Environments that it has running side by side.
-    fn running(&self, sections: &Table) -> usize;
+    /// How it plays.
+    fn pace(&self, sections: &Table) -> Pace;
     /// The keys whose values may change in the midst of a run.
     fn changeable(&self) -> Vec<&'static str>;
     /// A new algorithm with these values.
@@ -222,12 +220,9 @@ impl<A: Build> Row for Definition<A> {
         section.map_err(|error| ConfigError::Type(error.message().into()))?.validate()
     }
 
-    fn length_matters(&self, sections: &Table) -> bool {
-        sections.clone().try_into().is_ok_and(|section: A::Section| section.length_matters())
-    }
-
-    fn running(&self, sections: &Table) -> usize {
-        sections.clone().try_into().map_or(0, |section: A::Section| section.running())
+    fn pace(&self, sections: &Table) -> Pace {
+        let section = sections.clone().try_into();
+        section.map_or(Pace::default(), |section: A::Section| section.pace())
     }
 
     fn changeable(&self) -> Vec<&'static str> {

@@ -1,29 +1,35 @@
 //! IPO: PPO with a log barrier at every threshold.
 //!
-//! To PPO's objective it adds `-Σ_i log(ε_i - Ĵ_i)/t` with the constraint's value as the new policy
-//! would have it, `Ĵ_i = J_i + L·mean (ρ - 1) A_i`; A_i are advantages of the cost by a critic of its
-//! own, L is 1 for a constraint on the mean cost and the mean length of an episode for one on the sum.
-//! Ĵ_i is estimated before every epoch from all that was played: in a minibatch of 64 its noise would
-//! decide. Within the epoch the barrier is its tangent there, of slope `L/(t·(ε_i - Ĵ_i))`.
+//! To the reward it adds `Σ_i log(ε_i - Ĵ_i)/t` with the constraint's value as the new policy would have it,
+//! `Ĵ_i = J_i + L_i·mean (ρ - 1) A_i`; A_i are advantages of the cost by a critic of its own, L_i is 1 for a
+//! constraint on the mean cost and the mean length of an episode for one on the sum. Ĵ_i is estimated before
+//! every epoch from all that was played: in a minibatch of 64 its noise would decide. Within the epoch the
+//! barrier is its tangent there, and so PPO's clipped objective is that of a Lagrangian whose multipliers
+//! are the barrier's slopes:
 //!
-//! The barrier of a broken constraint is undefined: where J_i ≥ ε_i, or Ĵ_i has come there, updates
-//! leave the reward alone and descend the cost, `mean max( ρA_i, clip(ρ, 1-c, 1+c) A_i )`; of several
-//! broken ones each with the weight L/s_i, where s_i is what its excess is measured by. Constraints
-//! that are kept keep their barrier.
+//! ```text
+//! A = ( A_r - Σ_i w_i A_i ) / ( 1 + Σ_i w_i )        w_i = min( L_i/(t·(ε_i - Ĵ_i)), w_max )
+//! ```
+//!
+//! The barrier of a broken constraint is undefined. It goes on in a straight line from where its slope is
+//! w_max: a policy that is out comes back without forgetting its reward. (To follow the cost alone until it is
+//! back teaches robots that can fall to fall: nothing is cheaper, and nothing leads away from it. A barrier
+//! outside of the clip does as much harm: minibatch after minibatch it pushes the policy further.)
 //!
 //! 1. Liu, Ding & Liu, IPO: Interior-Point Policy Optimization under Constraints, AAAI 2020.
+//! 2. Kervadec et al., Constrained Deep Networks: Lagrangian Optimization via Log-Barrier Extensions, 2019.
 
-use cmdp::{Aggregate, Constraint, EnvSpec, Episode, Rng};
+use cmdp::{Constraint, EnvSpec, Episode, Rng};
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Definition, PAPER};
-use crate::collect::episodes::{mean, mean_costs};
-use crate::config::{ConfigError, Section, range};
+use crate::config::{ConfigError, Pace, Section, range};
 use crate::learners::ppo::{Objective, Ppo, PpoConfig, Terms};
-use crate::metrics::{About, Figures, Metric};
+use crate::metrics::{About, Figures, Record};
+use crate::multipliers::LAMBDA_LEARNER;
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{FAST, OnPolicy, Part, Variant};
+use super::on_policy::{FAST, OnPolicy, Part, Standing, Variant, lagrangian};
 
 /// `ipo`
 pub static IPO: Definition<OnPolicy<Barrier>> = Definition {
@@ -32,14 +38,6 @@ pub static IPO: Definition<OnPolicy<Barrier>> = Definition {
     defaults: IpoSection::default,
     presets: &[PAPER, FAST],
 };
-
-/// Updates that followed the cost alone.
-static RECOVERY: Metric<f64> = Metric::new(
-    "recovery",
-    "train/recovery",
-    "share",
-    "The share of updates that followed the cost alone, because the barrier was undefined",
-);
 
 /// Its configuration.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -55,127 +53,103 @@ pub struct IpoSection {
 pub struct IpoConfig {
     /// Sharpness t of the barrier; more lets the policy nearer to the threshold. Paper: 50.
     pub barrier: f64,
+    /// Steepest slope w_max of the barrier, from which it goes on in a straight line, in reward for cost;
+    /// more leaves less to the reward once a constraint is broken.
+    pub steepest: f64,
 }
 
 impl Default for IpoConfig {
     fn default() -> Self {
-        Self { barrier: 50.0 }
+        Self { barrier: 50.0, steepest: 20.0 }
     }
 }
 
 impl Section for IpoSection {
     fn validate(&self) -> Result<(), ConfigError> {
         range::positive("ipo.barrier", self.ipo.barrier)?;
+        range::positive("ipo.steepest", self.ipo.steepest)?;
         self.ppo.validate()
     }
 
-    fn length_matters(&self) -> bool {
-        self.ppo.lr_decay
-    }
-
-    fn running(&self) -> usize {
-        self.ppo.envs
+    fn pace(&self) -> Pace {
+        self.ppo.pace()
     }
 
     fn changeable() -> Vec<&'static str> {
-        [&PpoConfig::CHANGEABLE[..], &["ipo.barrier"]].concat()
+        [&PpoConfig::CHANGEABLE[..], &["ipo.barrier", "ipo.steepest"]].concat()
     }
 }
 
 /// A constraint as the barrier sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Limit {
-    /// J
-    pub value: f64,
+    /// J and L.
+    pub standing: Standing,
     /// ε
     pub threshold: f64,
-    /// L
-    pub length: f64,
-    /// s, what its excess is measured by.
-    pub scale: f64,
     /// mean (ρ - 1) A_i over all that was played, before the current epoch.
     pub moved: f64,
 }
 
 impl Limit {
-    /// What is left to the threshold; nothing where J is not below it, however the policy has moved.
-    fn left(&self) -> f64 {
-        let now = self.threshold - self.value - self.length * self.moved;
-        if self.value >= self.threshold { 0.0 } else { now.max(0.0) }
+    /// The slope of the barrier, w.
+    fn slope(&self, config: &IpoConfig) -> f64 {
+        let Standing { value, length } = self.standing;
+        let left = self.threshold - value - length * self.moved;
+        let slope = length / (config.barrier * left);
+        if left > 0.0 { slope.min(config.steepest) } else { config.steepest }
     }
 }
 
 /// The reward within a barrier.
 #[derive(Debug)]
 pub struct Barrier {
-    constraints: Vec<Constraint>,
-    /// t
-    pub(crate) sharpness: f64,
+    pub(crate) constraints: Vec<Constraint>,
+    pub(crate) config: IpoConfig,
     /// Of the last episodes that ended; none until some have.
     pub(crate) limits: Option<Vec<Limit>>,
 }
 
+impl Barrier {
+    /// The slope at every constraint: 0 until an episode has ended.
+    pub(crate) fn slopes(&self) -> Vec<f64> {
+        match &self.limits {
+            Some(limits) => limits.iter().map(|limit| limit.slope(&self.config)).collect(),
+            None => vec![0.0; self.constraints.len()],
+        }
+    }
+}
+
 impl Objective for Barrier {
     fn loss(&self, terms: &mut Terms) {
-        let (ratios, costs, count) = (terms.ratios, terms.costs, terms.count());
-        let limits = self.limits.as_deref().unwrap_or_default();
-        let recovery = limits.iter().any(|limit| limit.left() == 0.0);
-        terms.figures.push((&RECOVERY, f64::from(u8::from(recovery))));
-        if recovery {
-            // The cost alone: no room for entropy either.
-            terms.entropy_coef = 0.0;
-        } else {
-            terms.clipped(terms.advantage, 1.0);
-        }
-        let broken = limits.iter().filter(|limit| limit.left() == 0.0);
-        let whole: f64 = broken.map(|limit| limit.length / limit.scale).sum();
-        for (limit, costs) in limits.iter().zip(costs) {
-            let left = limit.left();
-            if left == 0.0 {
-                terms.clipped(costs, -(limit.length / limit.scale / whole) as f32);
-                continue;
-            }
-            let weight = limit.length / (self.sharpness * left);
-            let moved = ratios.iter().zip(costs).map(|(r, a)| f64::from((r - 1.0) * a));
-            let further = moved.sum::<f64>() / count - limit.moved;
-            terms.loss += weight * further - left.ln() / self.sharpness;
-            let weight = (weight / count) as f32;
-            for ((slope, ratio), a) in terms.slopes.iter_mut().zip(ratios).zip(costs) {
-                *slope += weight * ratio * a;
-            }
-        }
+        let slopes = self.slopes();
+        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, &slopes), 1.0);
     }
 }
 
 impl Variant for Barrier {
     type Section = IpoSection;
     const USES_COSTS: bool = true;
-    const METRICS: &'static [&'static About] = &[&RECOVERY.about];
+    const METRICS: &'static [&'static About] = &[&LAMBDA_LEARNER.about];
 
-    fn ppo(section: &IpoSection) -> &PpoConfig {
-        &section.ppo
+    fn ppo(section: &IpoSection) -> PpoConfig {
+        section.ppo.clone()
     }
 
     fn new(section: &IpoSection, spec: &EnvSpec, _: &mut Rng) -> Result<Self, ConfigError> {
         let constraints = spec.constraints.clone();
-        Ok(Self { constraints, sharpness: section.ipo.barrier, limits: None })
+        Ok(Self { constraints, config: section.ipo.clone(), limits: None })
     }
 
     fn observe(&mut self, ended: &[Episode]) {
-        if ended.is_empty() {
+        let Some(standing) = Standing::of(ended, &self.constraints) else {
             // The same values must do; the policy has not moved since it played.
             self.limits.iter_mut().flatten().for_each(|limit| limit.moved = 0.0);
             return;
-        }
-        let values: Vec<Vec<f64>> = ended.iter().map(|e| e.constraint_values()).collect();
-        let values = mean_costs(&values, self.constraints.len());
-        let length = mean(ended.iter().map(|e| e.steps() as f64));
-        let scaled = self.constraints.iter().zip(Constraint::scales(&self.constraints));
-        let limits = scaled.zip(values).map(|((c, scale), value)| Limit {
-            value,
-            threshold: c.threshold,
-            scale,
-            length: if c.aggregate == Aggregate::Sum { length } else { 1.0 },
+        };
+        let limits = self.constraints.iter().zip(standing).map(|(constraint, standing)| Limit {
+            standing,
+            threshold: constraint.threshold,
             moved: 0.0,
         });
         self.limits = Some(limits.collect());
@@ -190,17 +164,18 @@ impl Variant for Barrier {
         ppo.update(rows, rate, self)
     }
 
+    fn conclude(&self, record: &mut Record) {
+        record.set(&LAMBDA_LEARNER, self.slopes());
+    }
+
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         let constraints = self.constraints.len();
         walk.fitting("limits", &mut self.limits, "a limit for each constraint", |limits, _| {
             limits.as_ref().is_none_or(|limits| limits.len() == constraints)
         })?;
         // Thresholds may have been changed since.
-        let scales = Constraint::scales(&self.constraints);
-        let limits = self.limits.iter_mut().flatten().zip(self.constraints.iter().zip(scales));
-        for (limit, (constraint, scale)) in limits {
-            (limit.threshold, limit.scale) = (constraint.threshold, scale);
-        }
+        let limits = self.limits.iter_mut().flatten().zip(&self.constraints);
+        limits.for_each(|(limit, constraint)| limit.threshold = constraint.threshold);
         Ok(())
     }
 }
@@ -208,49 +183,46 @@ impl Variant for Barrier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learners::ppo::Losses;
     use crate::learners::ppo::tests::by_hand;
 
-    fn barrier(limits: &[Limit]) -> Barrier {
-        Barrier { constraints: vec![], sharpness: 50.0, limits: Some(limits.to_vec()) }
-    }
-
     fn limit(value: f64, length: f64, moved: f64) -> Limit {
-        Limit { value, threshold: 0.5, length, scale: 1.0, moved }
-    }
-
-    fn recovery(losses: &Losses) -> bool {
-        losses.more[0].1 == 1.0
+        Limit { standing: Standing { value, length }, threshold: 0.5, moved }
     }
 
     #[test]
-    fn the_barrier_by_hand() {
-        let (ratios, advantage) = (&[2.0, 0.5], &[1.0, -1.0]);
-        // PPO's own part is 0.2: see there. Before the epoch Ĵ = 0.3 + 2·0.02 = 0.34: 0.16 is left.
-        // Then mean(1·0.1, -0.5·0.1) = 0.025, that is 0.005 more, on a slope of 2/(50·0.16).
-        let losses = by_hand(ratios, advantage, &[0.1, 0.1], &barrier(&[limit(0.3, 2.0, 0.02)]));
-        let expected = -0.2 - 0.16f64.ln() / 50.0 + 0.005 * 2.0 / (50.0 * 0.16);
-        assert!((losses.actor - expected).abs() < 1e-6, "{losses:?} {expected}");
-        assert!(losses.clipped == 1.0 && !recovery(&losses));
-        // Broken: max(2·0.1, 1.2·0.1) = 0.2; max(0.5·-0.4, 0.8·-0.4) = -0.2; mean 0.
-        let broken = barrier(&[limit(0.6, 1.0, 0.0)]);
-        let losses = by_hand(ratios, advantage, &[0.1, -0.4], &broken);
-        assert!(losses.actor.abs() < 1e-6 && recovery(&losses), "{losses:?}");
-    }
-
-    #[test]
-    fn with_a_broken_constraint_every_update_recovers_whatever_its_minibatch_says() {
-        for (value, moved, expected) in [
-            (0.5, 0.0, true),   // at the threshold
-            (0.6, -0.3, true),  // broken by what was played, although the policy has moved away
-            (0.4, 0.11, true),  // kept, but the policy has moved beyond it
-            (0.4, 0.09, false), // kept
+    fn the_slope_by_hand() {
+        let config = IpoConfig { barrier: 50.0, steepest: 20.0 };
+        for (limit, expected) in [
+            (limit(0.3, 1.0, 0.0), 1.0 / (50.0 * 0.2)),
+            // Before the epoch Ĵ = 0.3 + 2·0.02: 0.16 is left.
+            (limit(0.3, 2.0, 0.02), 2.0 / (50.0 * 0.16)),
+            (limit(0.4995, 1.0, 0.0), 20.0), // 1/(50·0.0005) = 40
+            (limit(0.5, 1.0, 0.0), 20.0),
+            (limit(0.9, 1.0, 0.0), 20.0),
+            (limit(0.4, 1.0, 0.2), 20.0), // kept, but the policy has moved beyond it
         ] {
-            for cost in [[9.0, 9.0], [-9.0, -9.0]] {
-                let barrier = barrier(&[limit(value, 1.0, moved)]);
-                let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &cost, &barrier);
-                assert_eq!(recovery(&losses), expected, "J {value}, moved {moved}, A {cost:?}");
-            }
+            assert!((limit.slope(&config) - expected).abs() < 1e-9, "{limit:?}");
         }
+    }
+
+    #[test]
+    fn the_objective_by_hand() {
+        // w = 1/(50·0.02) = 1: A = (1 - 0.2)/2 = 0.4 and (-1 - 0.2)/2 = -0.6.
+        // min(2·0.4, 1.2·0.4) = 0.48; min(0.5·-0.6, 0.8·-0.6) = -0.48; mean 0.
+        let config = IpoConfig::default();
+        let limits = Some(vec![limit(0.48, 1.0, 0.0)]);
+        let barrier = Barrier { constraints: vec![], config: config.clone(), limits };
+        let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[0.2, 0.2], &barrier);
+        assert!(losses.actor.abs() < 1e-6 && losses.clipped == Some(1.0), "{losses:?}");
+        // Broken: w = 20, and the reward still counts. A = (1 - 4)/21 and (-1 - 4)/21.
+        // min(2·-3, 1.2·-3) = -6; min(0.5·-5, 0.8·-5) = -4; mean -5, over 21.
+        let limits = Some(vec![limit(0.6, 1.0, 0.0)]);
+        let barrier = Barrier { constraints: vec![], config: config.clone(), limits };
+        let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[0.2, 0.2], &barrier);
+        assert!((losses.actor - 5.0 / 21.0).abs() < 1e-6, "{losses:?}");
+        // Before an episode has ended it is PPO: 0.2, see there.
+        let barrier = Barrier { constraints: vec![], config, limits: None };
+        let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[0.2, 0.2], &barrier);
+        assert!((losses.actor + 0.2).abs() < 1e-6, "{losses:?}");
     }
 }

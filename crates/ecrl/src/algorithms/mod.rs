@@ -1,12 +1,18 @@
 //! The algorithms: compositions of the parts, each a file with its equations, its section of the
 //! configuration and its rows. To add one, add a file and its rows here.
 
+mod cpo;
 mod ecrl;
+pub(crate) mod focops;
 pub(crate) mod ipo;
 pub(crate) mod on_policy;
+mod pdac;
 pub(crate) mod ppo;
 mod ppo_lag;
+mod rcpo_ppo;
 mod sac;
+mod trpo;
+mod trust_region;
 
 use crate::algorithm::Row;
 use crate::config::ConfigError;
@@ -25,6 +31,14 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &ipo::IPO,
     &ppo::PPO,
     &ppo_lag::PPO_LAG,
+    &ppo_lag::PPO_PID,
+    &rcpo_ppo::RCPO_PPO,
+    &focops::FOCOPS,
+    &trpo::TRPO,
+    &trpo::TRPO_LAG,
+    &cpo::CPO,
+    &cpo::PCPO,
+    &pdac::PDAC,
 ];
 
 /// The algorithm where none is named.

@@ -5,18 +5,20 @@
 //! [`Variant`]: another objective or another step for the policy, and what that needs to know of the
 //! constraints.
 
-use cmdp::{Aggregate, EnvSpec, Episode, Rng};
+use cmdp::{Aggregate, Constraint, EnvSpec, Episode, Rng};
 use nets::Mlp;
 use rand::seq::SliceRandom as _;
+use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Build, Collected, Preset, Setup};
 use crate::collect::episodes::{excess, mean, mean_costs};
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
-use crate::learners::ppo::{CLIPPED, KL, Ppo, PpoConfig};
+pub use crate::learners::ppo::KL;
+use crate::learners::ppo::{CLIPPED, Ppo, PpoConfig};
 use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
 use crate::memory::batch::Batch;
-use crate::metrics::{About, EXCESS, Figures, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE};
+use crate::metrics::{About, EXCESS, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
@@ -30,11 +32,14 @@ pub trait Variant: Send + Sized + 'static {
     const CRITICS: bool = Self::USES_COSTS;
     /// Whether the policy that played is remembered, to tell how far the policy is from it.
     const REMEMBERS: bool = false;
-    /// What it records, beside what PPO does.
+    /// What its policy's updates record.
+    const UPDATES: &'static [&'static About] =
+        &[&ACTOR_LOSS.about, &ENTROPY.about, &KL.about, &CLIPPED.about];
+    /// What it records beside that and the critics' loss.
     const METRICS: &'static [&'static About] = &[];
 
-    /// PPO's values.
-    fn ppo(section: &Self::Section) -> &PpoConfig;
+    /// The learner's values.
+    fn ppo(section: &Self::Section) -> PpoConfig;
 
     /// A new one.
     fn new(section: &Self::Section, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError>;
@@ -69,6 +74,14 @@ pub trait Variant: Send + Sized + 'static {
     }
 }
 
+/// Updates that followed the cost alone.
+pub static RECOVERY: Metric<f64> = Metric::new(
+    "recovery",
+    "train/recovery",
+    "share",
+    "The share of the policy's updates that followed the cost alone, because a constraint was broken too far",
+);
+
 /// What one update is about.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
@@ -78,6 +91,30 @@ pub struct Part<'a> {
     pub rate: f64,
     /// Whether it is the first on what was just played.
     pub first: bool,
+}
+
+/// A constraint as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    /// J_C, the mean over episodes that ended.
+    pub value: f64,
+    /// What one step's cost more in every step adds to it: 1 for a constraint on the mean cost, and for one
+    /// on the sum the mean length of an episode.
+    pub length: f64,
+}
+
+impl Standing {
+    /// Every constraint by the episodes that ended; none without episodes.
+    pub fn of(ended: &[Episode], constraints: &[Constraint]) -> Option<Vec<Self>> {
+        let values: Vec<Vec<f64>> = ended.iter().map(|e| e.constraint_values()).collect();
+        let steps = mean(ended.iter().map(|e| e.steps() as f64));
+        let standing = constraints.iter().zip(mean_costs(&values, constraints.len()));
+        let standing = standing.map(|(constraint, value)| {
+            let sum = constraint.aggregate == Aggregate::Sum;
+            Self { value, length: if sum { steps } else { 1.0 } }
+        });
+        (!ended.is_empty()).then(|| standing.collect())
+    }
 }
 
 /// The advantage of the Lagrangian, `(A - Σ_i λ_i A_i) / (1 + Σ_i λ_i)`; the reward's was divided by `scale`,
@@ -123,13 +160,12 @@ impl<V: Variant> Build for OnPolicy<V> {
     const TAKES_CHOICES: bool = true;
 
     fn metrics() -> Vec<&'static About> {
-        let ppo = [&CRITIC_LOSS, &ACTOR_LOSS, &ENTROPY, &KL, &CLIPPED].map(|metric| &metric.about);
-        [&ppo, V::METRICS].concat()
+        [&[&CRITIC_LOSS.about], V::UPDATES, V::METRICS].concat()
     }
 
     fn new(section: V::Section, setup: Setup) -> Result<Self, TrainError> {
         let Setup { spec, rng } = setup;
-        let config = V::ppo(&section).clone();
+        let config = V::ppo(&section);
         let costs = if V::USES_COSTS { spec.constraints.len() } else { 0 };
         let ppo = Ppo::new(config, spec, if V::CRITICS { costs } else { 0 }, rng);
         Ok(Self {

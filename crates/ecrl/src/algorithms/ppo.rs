@@ -10,7 +10,7 @@ use cmdp::{EnvSpec, Rng};
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Definition, PAPER};
-use crate::config::{ConfigError, Section};
+use crate::config::{ConfigError, Pace, Section};
 use crate::learners::ppo::{Objective, Ppo, PpoConfig, Terms};
 use crate::metrics::Figures;
 
@@ -36,12 +36,8 @@ impl Section for PpoSection {
         self.ppo.validate()
     }
 
-    fn length_matters(&self) -> bool {
-        self.ppo.lr_decay
-    }
-
-    fn running(&self) -> usize {
-        self.ppo.envs
+    fn pace(&self) -> Pace {
+        self.ppo.pace()
     }
 
     fn changeable() -> Vec<&'static str> {
@@ -62,8 +58,8 @@ impl Variant for Reward {
     type Section = PpoSection;
     const USES_COSTS: bool = false;
 
-    fn ppo(section: &PpoSection) -> &PpoConfig {
-        &section.ppo
+    fn ppo(section: &PpoSection) -> PpoConfig {
+        section.ppo.clone()
     }
 
     fn new(_: &PpoSection, _: &EnvSpec, _: &mut Rng) -> Result<Self, ConfigError> {

@@ -7,19 +7,22 @@
 //! A = ( A_r - Σ_i λ_i A_i ) / ( 1 + Σ_i λ_i )          -mean min( ρA, clip(ρ, 1-c, 1+c) A )
 //! ```
 //!
-//! and the multipliers follow a rule of `multipliers/`, by default the paper's ascent over the episodes
-//! that ended in what was just played: `λ_i ← max(0, λ_i + η·mean(J_Ci - ε_i))`.
+//! and the multipliers follow a rule of `multipliers/` over the episodes that ended in what was just
+//! played: for `ppo-lag` ascent by the error divided by the threshold, `λ_i ← max(0, λ_i + η·mean(J_Ci -
+//! ε_i)/ε_i)`; for `ppo-pid` a PID controller.
 //!
 //! 1. Ray, Achiam & Amodei, Benchmarking Safe Exploration in Deep Reinforcement Learning, 2019.
+//! 2. Stooke, Achiam & Abbeel, Responsive Safety in Reinforcement Learning by PID Lagrangian Methods, ICML
+//!    2020.
 
-use cmdp::{Constraint, EnvSpec, Episode, Rng};
+use cmdp::{EnvSpec, Episode, Rng};
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Definition;
-use crate::config::{ConfigError, Section};
+use crate::config::{ConfigError, Pace, Section};
 use crate::learners::ppo::{Objective, Ppo, PpoConfig, Terms};
 use crate::metrics::{About, Figures, Record};
-use crate::multipliers::{LAMBDA_LEARNER, Multipliers, Rule};
+use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
 use crate::state::{StateError, Walk};
 
 use super::on_policy::{OnPolicy, Part, Variant, lagrangian};
@@ -28,7 +31,15 @@ use super::on_policy::{OnPolicy, Part, Variant, lagrangian};
 pub static PPO_LAG: Definition<OnPolicy<Lagrangian>> = Definition {
     name: "ppo-lag",
     description: "PPO with a Lagrange multiplier on each constraint (Ray et al., 2019)",
-    defaults: LagSection::default,
+    defaults: || LagSection::new(Rule::relative()),
+    presets: &[],
+};
+
+/// `ppo-pid`
+pub static PPO_PID: Definition<OnPolicy<Lagrangian>> = Definition {
+    name: "ppo-pid",
+    description: "PPO with Lagrange multipliers by a PID controller (Stooke et al., 2020)",
+    defaults: || LagSection::new(Rule::pid()),
     presets: &[],
 };
 
@@ -41,13 +52,10 @@ pub struct LagSection {
     pub multipliers: Rule,
 }
 
-impl Default for LagSection {
-    fn default() -> Self {
-        // A batch of 2048 steps moves λ once: the paper's η of 1e-5 would leave it where it is.
-        Self {
-            ppo: PpoConfig::fast(),
-            multipliers: Rule::Ascent { lambda: 0.001.into(), eta: 1.0.into() },
-        }
+impl LagSection {
+    /// The usual values with a rule.
+    pub fn new(multipliers: Rule) -> Self {
+        Self { ppo: PpoConfig::fast(), multipliers }
     }
 }
 
@@ -57,12 +65,8 @@ impl Section for LagSection {
         self.multipliers.validate_alone()
     }
 
-    fn length_matters(&self) -> bool {
-        self.ppo.lr_decay
-    }
-
-    fn running(&self) -> usize {
-        self.ppo.envs
+    fn pace(&self) -> Pace {
+        self.ppo.pace()
     }
 
     fn changeable() -> Vec<&'static str> {
@@ -72,13 +76,12 @@ impl Section for LagSection {
 
 /// The Lagrangian.
 pub struct Lagrangian {
-    constraints: Vec<Constraint>,
-    multipliers: Box<dyn Multipliers>,
+    lambdas: Lambdas,
 }
 
 impl Objective for Lagrangian {
     fn loss(&self, terms: &mut Terms) {
-        let lambdas = self.multipliers.of_learner();
+        let lambdas = self.lambdas.get();
         terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, lambdas), 1.0);
     }
 }
@@ -88,19 +91,16 @@ impl Variant for Lagrangian {
     const USES_COSTS: bool = true;
     const METRICS: &'static [&'static About] = &[&LAMBDA_LEARNER.about];
 
-    fn ppo(section: &LagSection) -> &PpoConfig {
-        &section.ppo
+    fn ppo(section: &LagSection) -> PpoConfig {
+        section.ppo.clone()
     }
 
     fn new(section: &LagSection, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError> {
-        let constraints = spec.constraints.clone();
-        let multipliers = section.multipliers.build(constraints.len(), 0, rng)?;
-        Ok(Self { multipliers, constraints })
+        Ok(Self { lambdas: Lambdas::new(&section.multipliers, spec, rng)? })
     }
 
     fn observe(&mut self, ended: &[Episode]) {
-        let values: Vec<Vec<f64>> = ended.iter().map(Episode::constraint_values).collect();
-        self.multipliers.update_learner(&values, &self.constraints);
+        self.lambdas.answer(ended);
     }
 
     fn update(&mut self, ppo: &mut Ppo, Part { rows, rate, .. }: Part) -> Figures {
@@ -108,11 +108,11 @@ impl Variant for Lagrangian {
     }
 
     fn conclude(&self, record: &mut Record) {
-        record.set(&LAMBDA_LEARNER, self.multipliers.of_learner().to_vec());
+        self.lambdas.note(record);
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        self.multipliers.walk(walk)
+        self.lambdas.walk(walk)
     }
 }
 
@@ -120,44 +120,28 @@ impl Variant for Lagrangian {
 mod tests {
     use super::*;
     use crate::learners::ppo::tests::{by_hand, by_hand_scaled};
-    use cmdp::{Aggregate, Step};
+    use cmdp::{Constraint, Env as _, PointMass};
 
-    fn lagrangian(lambda: f64, eta: f64) -> Lagrangian {
-        let constraint =
-            Constraint { name: "c".into(), aggregate: Aggregate::Mean, threshold: 0.5 };
-        let rule = Rule::Ascent { lambda: lambda.into(), eta: eta.into() };
-        let multipliers = rule.build(1, 0, &mut cmdp::rng([0; 4])).unwrap();
-        Lagrangian { constraints: vec![constraint], multipliers }
+    fn lagrangian(lambda: f64) -> Lagrangian {
+        let constraints = Constraint::parse_all(&["force<=0.5"], &PointMass::COSTS).unwrap();
+        let (task, rule) =
+            (PointMass::new(constraints).unwrap(), Rule::Fixed { lambda: lambda.into() });
+        let lambdas = Lambdas::new(&rule, task.spec(), &mut cmdp::rng([0; 4])).unwrap();
+        Lagrangian { lambdas }
     }
 
     #[test]
     fn the_lagrangian_by_hand() {
         // λ = 3: A = (1 - 3·2)/4 = -1.25 and (-1 + 3·1)/4 = 0.5.
         // min(2·-1.25, 1.2·-1.25) = -2.5; min(0.5·0.5, 0.8·0.5) = 0.25; mean -1.125.
-        let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[2.0, -1.0], &lagrangian(3.0, 0.0));
+        let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[2.0, -1.0], &lagrangian(3.0));
         assert!((losses.actor - 1.125).abs() < 1e-6, "{losses:?}");
         // The same advantages, the reward's and its alone divided by 2: so is everything.
         let advantage = (&[0.5, -0.5][..], 2.0);
-        let losses = by_hand_scaled(&[2.0, 0.5], advantage, &[2.0, -1.0], &lagrangian(3.0, 0.0));
+        let losses = by_hand_scaled(&[2.0, 0.5], advantage, &[2.0, -1.0], &lagrangian(3.0));
         assert!((losses.actor - 1.125 / 2.0).abs() < 1e-6, "{losses:?}");
         // λ = 0 is PPO: 0.2, see there.
-        let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[2.0, -1.0], &lagrangian(0.0, 0.0));
+        let losses = by_hand(&[2.0, 0.5], &[1.0, -1.0], &[2.0, -1.0], &lagrangian(0.0));
         assert!((losses.actor + 0.2).abs() < 1e-6, "{losses:?}");
-    }
-
-    #[test]
-    fn the_multiplier_follows_the_episodes_that_ended() {
-        let mut lagrangian = lagrangian(0.25, 2.0);
-        lagrangian.observe(&[]);
-        assert_eq!(lagrangian.multipliers.of_learner(), [0.25], "none has ended");
-        let step = Step { reward: 0.0, terminated: false, truncated: false, unstable: false };
-        let episodes = [0.75, 1.0].map(|cost| {
-            let mut episode = Episode::new(&lagrangian.constraints);
-            episode.push(&step, &[cost]);
-            episode
-        });
-        lagrangian.observe(&episodes);
-        // 0.25 + 2·mean(0.25, 0.5)
-        assert_eq!(lagrangian.multipliers.of_learner(), [1.0]);
     }
 }

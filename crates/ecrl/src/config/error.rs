@@ -64,11 +64,11 @@ pub enum ConfigError {
     #[error("{key} is {value}; expected {expected}")]
     Range {
         /// The key.
-        key: &'static str,
+        key: String,
         /// Its value.
         value: String,
         /// What is allowed.
-        expected: &'static str,
+        expected: String,
     },
     /// A value that cannot change in the midst of a run.
     #[error("{key} cannot change in the midst of a run: expected one of {keys}")]

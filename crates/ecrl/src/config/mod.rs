@@ -82,20 +82,24 @@ pub struct TestConfig {
 const GIVEN: [&str; 7] =
     ["format", "task", "algorithm", "steps", "seed", "constraints", "environment"];
 
+/// How an algorithm plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pace {
+    /// Environments that run side by side, each going on where it was.
+    pub running: usize,
+    /// Whether a run of more steps is another run from the start on.
+    pub length_matters: bool,
+}
+
 /// The sections of an algorithm's configuration: plain structs, whose values are the usual ones where
 /// none is given.
 pub trait Section: Serialize + DeserializeOwned {
     /// Checks every value against its range.
     fn validate(&self) -> Result<(), ConfigError>;
 
-    /// Whether a run of more steps is another run from the start on.
-    fn length_matters(&self) -> bool {
-        false
-    }
-
-    /// Environments that run side by side, each going on where it was.
-    fn running(&self) -> usize {
-        0
+    /// How it plays; the usual is whole episodes.
+    fn pace(&self) -> Pace {
+        Pace::default()
     }
 
     /// The keys whose values may change in the midst of a run, because no state has their shape.
@@ -139,12 +143,12 @@ impl Config {
 
     /// Whether a run of more steps is another run from the start on.
     pub fn length_matters(&self) -> bool {
-        self.row().is_ok_and(|row| row.length_matters(&self.sections))
+        self.row().is_ok_and(|row| row.pace(&self.sections).length_matters)
     }
 
     /// Environments that it has running side by side, each going on where it was.
     pub fn running(&self) -> usize {
-        self.row().map_or(0, |row| row.running(&self.sections))
+        self.row().map_or(0, |row| row.pace(&self.sections).running)
     }
 
     /// The values that differ from the algorithm's defaults, as assignments; but for what every run

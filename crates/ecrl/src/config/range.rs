@@ -13,7 +13,11 @@ pub fn check(
 ) -> Result<(), ConfigError> {
     match ok {
         true => Ok(()),
-        false => Err(ConfigError::Range { key, value: value.to_string(), expected }),
+        false => Err(ConfigError::Range {
+            key: key.into(),
+            value: value.to_string(),
+            expected: expected.into(),
+        }),
     }
 }
 

@@ -28,9 +28,9 @@ impl ConstraintBuffer {
     }
 
     /// A batch drawn uniformly, with replacement; empty while the buffer is.
-    pub fn sample(&self, batch: usize, rng: &mut Rng) -> Vec<&[f64]> {
+    pub fn sample(&self, batch: usize, rng: &mut Rng) -> Vec<&Vec<f64>> {
         let count = if self.episodes.is_empty() { 0 } else { batch };
-        (0..count).map(|_| &self.episodes[rng.random_range(0..self.episodes.len())][..]).collect()
+        (0..count).map(|_| &self.episodes[rng.random_range(0..self.episodes.len())]).collect()
     }
 
     /// Whether another could stand here, with so many values for each episode.

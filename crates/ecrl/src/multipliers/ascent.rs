@@ -1,45 +1,45 @@
-//! Gradient ascent on the Lagrangian: `λ_i ← max(0, λ_i + η·mean(J_Ci - ε_i))` over episodes.
+//! Gradient ascent on the Lagrangian: `λ_i ← max(0, λ_i + η·mean(J_Ci - ε_i))` over episodes; or with that
+//! error divided by ε_i, so that one η serves bounds of any size.
 
 use cmdp::Constraint;
 
 use crate::state::{StateError, Walk};
 
-use super::Multipliers;
+use super::{Multipliers, errors};
 
 /// The learner's λ, for everyone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ascent {
     lambda: Vec<f64>,
     eta: Vec<f64>,
+    relative: bool,
 }
 
 impl Ascent {
     /// λ and η of each constraint.
     pub fn new(lambda: Vec<f64>, eta: Vec<f64>) -> Self {
-        Self { lambda, eta }
+        Self { lambda, eta, relative: false }
+    }
+
+    /// The same by errors divided by their thresholds.
+    pub fn relative(self) -> Self {
+        Self { relative: true, ..self }
     }
 
     /// With multipliers of its own.
     pub fn with(&self, lambda: Vec<f64>) -> Self {
-        Self { lambda, eta: self.eta.clone() }
+        Self { lambda, ..self.clone() }
     }
 
     /// One step, over episodes given by their values J_C. Without episodes nothing changes.
     pub fn step<'a>(
         &mut self,
-        episodes: impl IntoIterator<Item = &'a [f64]>,
+        episodes: impl IntoIterator<Item = &'a Vec<f64>>,
         constraints: &[Constraint],
     ) {
-        let mut excess = vec![0.0; self.lambda.len()];
-        let mut count = 0.0;
-        for values in episodes {
-            count += 1.0;
-            for ((sum, value), c) in excess.iter_mut().zip(values).zip(constraints) {
-                *sum += value - c.threshold;
-            }
-        }
+        let (errors, count) = errors(episodes, constraints, self.relative);
         if count > 0.0 {
-            for ((lambda, eta), sum) in self.lambda.iter_mut().zip(&self.eta).zip(excess) {
+            for ((lambda, eta), sum) in self.lambda.iter_mut().zip(&self.eta).zip(errors) {
                 *lambda = (*lambda + eta * sum / count).max(0.0);
             }
         }
@@ -57,7 +57,7 @@ impl Multipliers for Ascent {
     }
 
     fn update_learner(&mut self, generation: &[Vec<f64>], constraints: &[Constraint]) {
-        self.step(generation.iter().map(Vec::as_slice), constraints);
+        self.step(generation, constraints);
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
@@ -80,8 +80,8 @@ mod tests {
         let constraints =
             [make("torque", Aggregate::Mean, 0.4), make("velocity", Aggregate::Sum, 25.0)];
         let mut ascent = Ascent::new(vec![0.1, 0.1], vec![0.5, 0.5]);
-        let episodes = [[0.6, 20.0], [0.8, 10.0]];
-        ascent.step(episodes.iter().map(|v| &v[..]), &constraints);
+        let episodes = [vec![0.6, 20.0], vec![0.8, 10.0]];
+        ascent.step(&episodes, &constraints);
         // 0.1 + 0.5·mean(0.2, 0.4) and max(0, 0.1 + 0.5·mean(-5, -15)).
         assert!((ascent.lambda[0] - 0.25).abs() < 1e-12);
         assert_eq!(ascent.lambda[1], 0.0);
@@ -89,7 +89,12 @@ mod tests {
         assert!((ascent.lambda[0] - 0.25).abs() < 1e-12);
         // Each with a rate of its own: 0.1 + 0.5·0.3, 9 - 0.2·10.
         let mut ascent = Ascent::new(vec![0.1, 9.0], vec![0.5, 0.2]);
-        ascent.step(episodes.iter().map(|v| &v[..]), &constraints);
+        ascent.step(&episodes, &constraints);
         assert!((ascent.lambda[0] - 0.25).abs() < 1e-12 && (ascent.lambda[1] - 7.0).abs() < 1e-12);
+        // By errors divided by 0.4 and 25: 0.1 + 0.5·0.75, 9 - 0.2·0.4.
+        let mut ascent = Ascent::new(vec![0.1, 9.0], vec![0.5, 0.2]).relative();
+        ascent.step(&episodes, &constraints);
+        let expected = [0.475, 8.92];
+        assert!(ascent.lambda.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12));
     }
 }

@@ -6,7 +6,9 @@
 mod ascent;
 mod each;
 mod fixed;
+mod lambdas;
 mod per_actor;
+mod pid;
 
 use cmdp::{Constraint, Rng};
 use serde::{Deserialize, Serialize};
@@ -14,7 +16,9 @@ use serde::{Deserialize, Serialize};
 pub use ascent::Ascent;
 pub use each::Each;
 pub use fixed::Fixed;
+pub use lambdas::Lambdas;
 pub use per_actor::PerActor;
+pub use pid::{Gains, Pid};
 
 use crate::config::{ConfigError, range};
 use crate::metrics::Metric;
@@ -61,6 +65,26 @@ pub trait Multipliers: Send + Sync {
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError>;
 }
 
+/// Of each constraint the sum of J_C - ε over episodes, and how many there are; `relative` divides it by ε,
+/// where that is not 0.
+fn errors<'a>(
+    episodes: impl IntoIterator<Item = &'a Vec<f64>>,
+    constraints: &[Constraint],
+    relative: bool,
+) -> (Vec<f64>, f64) {
+    let (mut sums, mut count) = (vec![0.0; constraints.len()], 0.0);
+    for values in episodes {
+        count += 1.0;
+        for ((sum, value), c) in sums.iter_mut().zip(values).zip(constraints) {
+            *sum += value - c.threshold;
+        }
+    }
+    for (sum, c) in sums.iter_mut().zip(constraints).filter(|(_, c)| relative && c.threshold != 0.0) {
+        *sum /= c.threshold.abs();
+    }
+    (sums, count)
+}
+
 /// Who owns multipliers and how they move.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case")]
@@ -81,6 +105,24 @@ pub enum Rule {
         /// Learning rate η; more reacts faster and overshoots. Paper: 1e-5.
         #[serde(default = "eta")]
         eta: Each,
+    },
+    /// The same with the error divided by the threshold, so that one η serves bounds of any size.
+    Relative {
+        /// λ at the start.
+        #[serde(default = "lambda")]
+        lambda: Each,
+        /// Learning rate η; more reacts faster and overshoots.
+        #[serde(default = "relative_eta")]
+        eta: Each,
+    },
+    /// A PID controller, on the same error: see its gains.
+    Pid {
+        /// λ at the start.
+        #[serde(default = "lambda")]
+        lambda: Each,
+        /// The gains.
+        #[serde(flatten)]
+        gains: Gains,
     },
     /// Each actor its own, by gradient ascent on a batch from the constraint buffer; the learner has
     /// its own, too.
@@ -115,6 +157,10 @@ fn eta() -> Each {
     1e-5.into()
 }
 
+fn relative_eta() -> Each {
+    0.05.into()
+}
+
 fn buffer() -> usize {
     100
 }
@@ -137,6 +183,16 @@ impl Rule {
         Self::Ascent { lambda: lambda(), eta: eta() }
     }
 
+    /// Ascent by errors divided by their thresholds.
+    pub fn relative() -> Self {
+        Self::Relative { lambda: lambda(), eta: relative_eta() }
+    }
+
+    /// The PID controller.
+    pub fn pid() -> Self {
+        Self::Pid { lambda: lambda(), gains: Gains::default() }
+    }
+
     /// The paper's own.
     pub fn per_actor() -> Self {
         Self::PerActor {
@@ -153,9 +209,13 @@ impl Rule {
         match self {
             Self::None => Ok(()),
             Self::Fixed { lambda } => lambda.validate(LAMBDA),
-            Self::Ascent { lambda, eta } => {
+            Self::Ascent { lambda, eta } | Self::Relative { lambda, eta } => {
                 lambda.validate(LAMBDA)?;
                 eta.validate(ETA)
+            }
+            Self::Pid { lambda, gains } => {
+                lambda.validate(LAMBDA)?;
+                gains.validate()
             }
             Self::PerActor { lambda, actor_lambda, eta, buffer, buffer_batch } => {
                 actor_lambda.validate(ACTOR_LAMBDA)?;
@@ -180,7 +240,7 @@ impl Rule {
             alone,
             "multipliers.rule",
             "per-actor",
-            "none, fixed or ascent: no population",
+            "none, fixed, ascent, relative or pid: no population",
         )?;
         self.validate()
     }
@@ -202,6 +262,10 @@ impl Rule {
             Self::None => Box::new(Fixed::new(vec![0.0; constraints])),
             Self::Fixed { lambda } => Box::new(Fixed::new(lambda.of(LAMBDA, constraints)?)),
             Self::Ascent { lambda, eta } => Box::new(ascent(lambda, eta)?),
+            Self::Relative { lambda, eta } => Box::new(ascent(lambda, eta)?.relative()),
+            Self::Pid { lambda, gains } => {
+                Box::new(Pid::new(lambda.of(LAMBDA, constraints)?, *gains))
+            }
             Self::PerActor { lambda, actor_lambda, eta, buffer, buffer_batch } => {
                 let (learner, most) =
                     (ascent(lambda, eta)?, actor_lambda.of(ACTOR_LAMBDA, constraints)?);

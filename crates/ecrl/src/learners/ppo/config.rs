@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConfigError, range};
+use crate::config::{ConfigError, Pace, range};
 
 /// What PPO's family computes with. The usual values are those of Tianshou's example on these tasks,
 /// to which the paper refers, with the paper's networks; but that has 64 environments, which would not
@@ -92,6 +92,11 @@ impl PpoConfig {
         }
     }
 
+    /// How its algorithms play.
+    pub fn pace(&self) -> Pace {
+        Pace { running: self.envs, length_matters: self.lr_decay }
+    }
+
     /// Checks every value against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let Self { hidden, envs, collect, epochs, batch, clip, log_sigma, .. } = self;
@@ -123,5 +128,99 @@ impl PpoConfig {
             log_sigma,
             "a number from -20 to 2",
         )
+    }
+}
+
+/// What algorithms compute with that have PPO's networks, batches and critics, but not its objective.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ActorCriticConfig {
+    /// Units of the hidden layers of all networks, with tanh.
+    pub hidden: Vec<usize>,
+    /// Environments that play side by side; each goes on where it was.
+    pub envs: usize,
+    /// Environment steps played, by all of them, before they are learnt from.
+    pub collect: usize,
+    /// Times that all of them are learnt from by what learns in minibatches.
+    pub epochs: usize,
+    /// Steps in a minibatch.
+    pub batch: usize,
+    /// Learning rate of what learns in minibatches.
+    pub lr: f64,
+    /// Whether it falls to 0 over the run, in a straight line.
+    pub lr_decay: bool,
+    /// Discount γ; nearer to 1 looks further ahead.
+    pub gamma: f64,
+    /// Weight of longer looks ahead in advantages; less is steadier and more biased.
+    pub gae: f64,
+    /// Longest gradient of all that learns in minibatches together; longer ones are shortened.
+    pub max_grad_norm: f64,
+    /// log σ at the start.
+    pub log_sigma: f64,
+}
+
+impl Default for ActorCriticConfig {
+    fn default() -> Self {
+        let PpoConfig { hidden, envs, collect, epochs, batch, lr, lr_decay, .. } = PpoConfig::fast();
+        let PpoConfig { gamma, gae, max_grad_norm, log_sigma, .. } = PpoConfig::fast();
+        Self {
+            hidden,
+            envs,
+            collect,
+            epochs,
+            batch,
+            lr,
+            lr_decay,
+            gamma,
+            gae,
+            max_grad_norm,
+            log_sigma,
+        }
+    }
+}
+
+impl ActorCriticConfig {
+    /// The keys whose values may change in the midst of a run.
+    pub const CHANGEABLE: [&'static str; 5] = [
+        "actor_critic.lr",
+        "actor_critic.lr_decay",
+        "actor_critic.gamma",
+        "actor_critic.gae",
+        "actor_critic.max_grad_norm",
+    ];
+
+    /// The same as PPO's values; advantages are estimated once.
+    pub fn ppo(&self) -> PpoConfig {
+        let Self { ref hidden, envs, collect, epochs, batch, lr, lr_decay, .. } = *self;
+        let Self { gamma, gae, max_grad_norm, log_sigma, .. } = *self;
+        PpoConfig {
+            hidden: hidden.clone(),
+            envs,
+            collect,
+            epochs,
+            batch,
+            lr,
+            lr_decay,
+            gamma,
+            gae,
+            max_grad_norm,
+            log_sigma,
+            ..PpoConfig::fast()
+        }
+    }
+
+    /// How its algorithms play.
+    pub fn pace(&self) -> Pace {
+        self.ppo().pace()
+    }
+
+    /// Checks every value against its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.ppo().validate().map_err(|error| match error {
+            ConfigError::Range { key, value, expected } => {
+                let own = |text: String| text.replace("ppo.", "actor_critic.");
+                ConfigError::Range { key: own(key), value, expected: own(expected) }
+            }
+            other => other,
+        })
     }
 }

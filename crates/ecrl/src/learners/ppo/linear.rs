@@ -8,7 +8,7 @@
 use nets::{Tangent, Tape};
 
 use super::distribution::{Slopes, divergences};
-use super::{Ppo, distribution, gathered};
+use super::{Ppo, distribution, gathered, surrogate};
 
 /// The policy around where it stands.
 pub struct Linear<'a> {
@@ -24,10 +24,18 @@ pub struct Linear<'a> {
 /// What came of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moved {
+    ratios: Vec<f32>,
     /// Of each signal the mean of (ρ - 1)A.
     pub signals: Vec<f64>,
     /// The mean divergence from the policy that stood there to the one after the step.
     pub kl: f64,
+}
+
+impl Moved {
+    /// The mean of (ρ - 1) times these numbers, one for each row.
+    pub fn surrogate(&self, numbers: &[f32]) -> f64 {
+        surrogate(&self.ratios, numbers)
+    }
 }
 
 impl Ppo {
@@ -95,15 +103,9 @@ impl Linear<'_> {
             logs.iter().zip(&batch.log_prob).map(|(new, old)| (new - old).exp()).collect();
         let old = distribution(*choices, &self.start[policy.net.params().len()..]);
         let apart = divergences((old, &self.heads), (now, self.tape.output()));
-        let count = ratios.len() as f64;
-        let mean = |advantages: &Vec<f32>| {
-            let each = ratios.iter().zip(advantages).map(|(r, a)| f64::from((r - 1.0) * a));
-            each.sum::<f64>() / count
-        };
-        Moved {
-            signals: batch.advantages.iter().map(mean).collect(),
-            kl: apart.iter().map(|&x| f64::from(x)).sum::<f64>() / count,
-        }
+        let kl = apart.iter().map(|&x| f64::from(x)).sum::<f64>() / apart.len() as f64;
+        let signals = batch.advantages.iter().map(|numbers| surrogate(&ratios, numbers)).collect();
+        Moved { ratios, signals, kl }
     }
 
     /// Back to where it stood.
@@ -117,5 +119,107 @@ impl Linear<'_> {
         let (net, sigmas) = params.split_at(policy.net.params().len());
         policy.net.params_mut().copy_from_slice(net);
         log_sigma.iter_mut().zip(sigmas).for_each(|(x, new)| *x = nets::gaussian::clamp(*new));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cmdp::EnvSpec;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::learners::ppo::PpoConfig;
+    use crate::learners::ppo::tests::{floats, rows_of};
+    use crate::learners::trust_region::{Problem, add, conjugate_gradient, dot};
+    use crate::memory::batch::Batch;
+
+    /// The learner of a case of the fixture.
+    fn learner(fixture: &Value) -> Ppo {
+        let hidden = floats(&fixture["layers"]).iter().map(|&x| x as usize).collect();
+        let config = PpoConfig { hidden, ..PpoConfig::default() };
+        let choices = fixture["case"]["choices"].as_u64().map(|choices| choices as usize);
+        let (name, action) = ("a task".into(), if choices.is_some() { 1 } else { 2 });
+        let spec =
+            EnvSpec { name, observation: 4, action, choices, max_steps: 9, constraints: vec![] };
+        let mut ppo = Ppo::new(config, &spec, 1, &mut cmdp::rng([0; 4]));
+        let start = floats(&fixture["start"]);
+        let (net, log_sigma) = start.split_at(ppo.policy.net.params().len());
+        ppo.policy.net.params_mut().copy_from_slice(net);
+        ppo.log_sigma = log_sigma.to_vec();
+        ppo.batch = Batch {
+            obs: floats(&fixture["obs"]),
+            draws: floats(&fixture["draws"]),
+            log_prob: floats(&fixture["log_prob"]),
+            advantages: rows_of(&fixture["advantages"]),
+            last: vec![0.0; 16],
+            ..Batch::default()
+        };
+        ppo
+    }
+
+    fn assert_near(ours: &[f32], theirs: &[f32], tolerance: f32, what: &str) {
+        assert_eq!(ours.len(), theirs.len(), "{what}");
+        let largest = theirs.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            let apart = (ours - theirs).abs();
+            assert!(apart <= tolerance * largest, "{what}: {ours} {theirs} of {largest}");
+        }
+    }
+
+    #[test]
+    fn slopes_products_and_steps_agree_with_pytorch() {
+        let fixture: Value =
+            serde_json::from_str(include_str!("../../../tests/fixtures/trust_region.json")).unwrap();
+        let cases = fixture["cases"].as_object().unwrap();
+        assert_eq!(cases.len(), 2);
+        for (name, fixture) in cases {
+            let number = |name: &str| fixture[name].as_f64().unwrap();
+            let (damping, delta) = (number("damping"), number("delta"));
+            let mut ppo = learner(fixture);
+            let mut linear = ppo.linear();
+            let slopes = [0, 1].map(|signal| {
+                let advantages = linear.advantages(signal).to_vec();
+                linear.gradient(&advantages)
+            });
+            for (ours, theirs) in slopes.iter().zip(rows_of(&fixture["gradients"])) {
+                assert_near(ours, &theirs, 1e-5, name);
+            }
+            let product = linear.fisher(&floats(&fixture["direction"]), damping);
+            assert_near(&product, &floats(&fixture["product"]), 1e-5, name);
+            let inverse = slopes.each_ref().map(|slope| {
+                // As many as there are unknowns, and some for rounding.
+                conjugate_gradient(|x| linear.fisher(x, damping), slope, 2 * slope.len())
+            });
+            let steps = fixture["steps"].as_array().unwrap();
+            assert_eq!(steps.len(), 9);
+            for expected in steps {
+                let problem = Problem {
+                    q: dot(&slopes[0], &inverse[0]),
+                    r: vec![dot(&slopes[1], &inverse[0])],
+                    s: vec![vec![dot(&slopes[1], &inverse[1])]],
+                    c: vec![expected["broken"].as_f64().unwrap()],
+                    delta,
+                };
+                let which = expected["name"].as_str().unwrap();
+                let step = match which {
+                    "trpo" => problem.free(),
+                    "cpo" => problem.constrained(),
+                    _ => problem.projected(),
+                };
+                let what = format!("{name}, {which} at {:?}: {step:?}", problem.c);
+                let mut direction = vec![0.0; slopes[0].len()];
+                add(&mut direction, step.reward as f32, &inverse[0]);
+                add(&mut direction, -step.costs[0] as f32, &inverse[1]);
+                assert_near(&direction, &floats(&expected["step"]), 1e-3, &what);
+                let moved = linear.step(&direction, 1.0);
+                let signals = floats(&expected["signals"]);
+                for (ours, theirs) in moved.signals.iter().zip(signals) {
+                    assert!((ours - f64::from(theirs)).abs() < 1e-4, "{what}: {ours} {theirs}");
+                }
+                assert!((moved.kl - expected["kl"].as_f64().unwrap()).abs() < 1e-5, "{what}");
+                linear.back_to_start();
+            }
+            assert_eq!([linear.ppo.policy.net.params(), &linear.ppo.log_sigma].concat(), linear.start);
+        }
     }
 }

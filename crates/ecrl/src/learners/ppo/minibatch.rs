@@ -37,6 +37,8 @@ pub struct Terms<'a> {
     pub figures: Figures,
     low: f32,
     high: f32,
+    /// Whether the clip was used.
+    used: bool,
 }
 
 impl Terms<'_> {
@@ -48,6 +50,7 @@ impl Terms<'_> {
     /// Adds the clipped surrogate `-mean min( ρA, clip(ρ) A )` of an advantage times `weight`.
     pub fn clipped(&mut self, advantage: &[f32], weight: f32) {
         let count = self.count();
+        self.used = true;
         for ((slope, &ratio), &a) in self.slopes.iter_mut().zip(self.ratios).zip(advantage) {
             let (free, held) = (weight * ratio * a, weight * ratio.clamp(self.low, self.high) * a);
             self.loss -= f64::from(free.min(held)) / count;
@@ -153,9 +156,10 @@ impl Minibatch {
             figures: Vec::new(),
             low,
             high,
+            used: false,
         };
         objective.loss(&mut terms);
-        let Terms { loss, slopes, d_divergences, entropy_coef, figures, .. } = terms;
+        let Terms { loss, slopes, d_divergences, entropy_coef, figures, used, .. } = terms;
 
         let rows = [&self.draws[..], heads, &slopes];
         let Slopes { entropy, mut log_sigma } = distribution.backward(rows, entropy_coef, d_heads);
@@ -167,7 +171,7 @@ impl Minibatch {
             actor: loss - entropy_coef * entropy,
             entropy,
             kl: -moved.iter().map(|&x| f64::from(x)).sum::<f64>() / count,
-            clipped: held as f64 / count,
+            clipped: used.then_some(held as f64 / count),
             more: figures,
         };
         (losses, log_sigma)
@@ -183,8 +187,8 @@ pub struct Losses {
     pub entropy: f64,
     /// How far the policy moved.
     pub kl: f64,
-    /// The share of rows held back by the clip.
-    pub clipped: f64,
+    /// The share of rows held back by the clip, where one is used.
+    pub clipped: Option<f64>,
     /// What the objective told.
     pub more: Figures,
 }

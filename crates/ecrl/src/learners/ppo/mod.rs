@@ -25,7 +25,7 @@ use cmdp::{EnvSpec, Rng};
 use nets::threads::both;
 use nets::{Activation, Adam, Mlp, Trained, gaussian};
 
-pub use config::PpoConfig;
+pub use config::{ActorCriticConfig, PpoConfig};
 pub use linear::{Linear, Moved};
 pub use minibatch::{Losses, Minibatch, Objective, Terms};
 use minibatch::Old;
@@ -219,13 +219,15 @@ impl Ppo {
         let logs = distribution(*choices, log_sigma).log_probs(&batch.draws, &heads);
         let ratios: Vec<f32> =
             logs.iter().zip(&batch.log_prob).map(|(new, old)| (new - old).exp()).collect();
-        let costs = batch.advantages[1..].iter();
-        costs
-            .map(|advantages| {
-                let each = ratios.iter().zip(advantages).map(|(r, a)| f64::from((r - 1.0) * a));
-                each.sum::<f64>() / ratios.len() as f64
-            })
-            .collect()
+        batch.advantages[1..].iter().map(|advantages| surrogate(&ratios, advantages)).collect()
+    }
+
+    /// The advantages of what was played: the reward's, and each cost's.
+    pub fn advantages(&self) -> (&[f32], &[Vec<f32>]) {
+        match self.batch.advantages.split_first() {
+            Some((reward, costs)) => (reward, costs),
+            None => (&[], &[]),
+        }
     }
 
     /// The number of steps to learn from.
@@ -235,6 +237,16 @@ impl Ppo {
 
     /// One step down the gradient on a minibatch of these rows.
     pub fn update(&mut self, rows: &[usize], rate: f64, objective: &dyn Objective) -> Figures {
+        self.update_at(rows, [rate; 2], objective)
+    }
+
+    /// The same with learning rates of their own for the policy and for the critics.
+    pub fn update_at(
+        &mut self,
+        rows: &[usize],
+        rates: [f64; 2],
+        objective: &dyn Objective,
+    ) -> Figures {
         let Self { config, policy, choices, log_sigma, observations, batch, old, .. } = self;
         let input = gathered(&batch.obs, rows, observations);
         let critics = &mut self.critics;
@@ -251,14 +263,14 @@ impl Ppo {
             || regress(critics, batch, rows, &input, config),
         );
         let (losses, mut d_log_sigma) = sampled;
-        self.step(Some(&mut d_log_sigma), rate);
+        self.step(Some(&mut d_log_sigma), rates);
         let mut figures = vec![
             (&CRITIC_LOSS, critic_loss),
             (&ACTOR_LOSS, losses.actor),
             (&ENTROPY, losses.entropy),
             (&KL, losses.kl),
-            (&CLIPPED, losses.clipped),
         ];
+        figures.extend(losses.clipped.map(|share| (&CLIPPED, share)));
         figures.extend(losses.more);
         figures
     }
@@ -267,13 +279,13 @@ impl Ppo {
     pub fn update_critics(&mut self, rows: &[usize], rate: f64) -> Figures {
         let input = gathered(&self.batch.obs, rows, &self.observations);
         let loss = regress(&mut self.critics, &self.batch, rows, &input, &self.config);
-        self.step(None, rate);
+        self.step(None, [rate; 2]);
         vec![(&CRITIC_LOSS, loss)]
     }
 
     /// Shortens the gradient of everything together if it is too long, and goes down it; without a slope by
     /// log σ, the policy stays as it is.
-    fn step(&mut self, d_log_sigma: Option<&mut [f32]>, rate: f64) {
+    fn step(&mut self, d_log_sigma: Option<&mut [f32]>, [rate, critic_rate]: [f64; 2]) {
         let Self { policy, critics, log_sigma, sigma_adam, config, .. } = self;
         let squares =
             |gradient: &[f32]| gradient.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>();
@@ -283,19 +295,19 @@ impl Ppo {
         let of_critics = critics.iter().map(|critic| squares(&critic.gradient)).sum::<f64>();
         let length = (of_policy + of_critics).sqrt();
         let factor = (config.max_grad_norm / (length + 1e-6)).min(1.0) as f32;
-        let descend = |trained: &mut Trained| {
+        let descend = |trained: &mut Trained, rate: f64| {
             trained.gradient.iter_mut().for_each(|g| *g *= factor);
             trained.adam.set_learning_rate(rate);
             trained.step();
         };
         if let Some((policy, d_log_sigma)) = policy {
-            descend(policy);
+            descend(policy, rate);
             d_log_sigma.iter_mut().for_each(|g| *g *= factor);
             sigma_adam.set_learning_rate(rate);
             sigma_adam.step(log_sigma, [d_log_sigma]);
             log_sigma.iter_mut().for_each(|x| *x = gaussian::clamp(*x));
         }
-        critics.iter_mut().for_each(descend);
+        critics.iter_mut().for_each(|critic| descend(critic, critic_rate));
     }
 
     /// Takes what was learnt from into account in the normalisation, after its last update.
@@ -354,6 +366,12 @@ impl Ppo {
         }
         Ok(())
     }
+}
+
+/// The mean of (ρ - 1)A.
+fn surrogate(ratios: &[f32], advantages: &[f32]) -> f64 {
+    let each = ratios.iter().zip(advantages).map(|(r, a)| f64::from((r - 1.0) * a));
+    each.sum::<f64>() / ratios.len() as f64
 }
 
 /// The critics' loss on these rows and its gradients.
