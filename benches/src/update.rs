@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use ecrl::learners::critic::Price;
 use ecrl::learners::sac::{Sac, SacConfig};
 use ecrl::memory::replay::{Replay, Transition};
 use gemm_common::Parallelism;
@@ -49,7 +50,7 @@ pub fn update(threads: usize, rounds: usize) -> Result<UpdateReport, rayon::Thre
     let (all, one) = (pool(threads)?, pool(1)?);
     let mut rng = cmdp::rng([0; 4]);
     let config = SacConfig::default();
-    let mut sac = Sac::new(config.clone(), OBS, ACTIONS, &mut rng);
+    let mut sac = Sac::new(config.clone(), [OBS, ACTIONS, 0], &mut rng);
     let replay = filled_replay(&mut rng);
     let flops = flops_per_update(&config, OBS, ACTIONS);
     let mut rngs = [cmdp::rng([1, 0, 0, 0]), cmdp::rng([1, 0, 0, 1])];
@@ -57,9 +58,9 @@ pub fn update(threads: usize, rounds: usize) -> Result<UpdateReport, rayon::Thre
         const REPEATS: usize = 10;
         pool.install(|| {
             // The first ones after other threads had the cores are slower; training has no such.
-            (0..3).for_each(|_| _ = sac.update(&replay, &mut rngs));
+            (0..3).for_each(|_| _ = sac.update(&replay, Price::Stored, &mut rngs));
             let start = Instant::now();
-            (0..REPEATS).for_each(|_| _ = sac.update(&replay, &mut rngs));
+            (0..REPEATS).for_each(|_| _ = sac.update(&replay, Price::Stored, &mut rngs));
             start.elapsed().as_secs_f64() / REPEATS as f64
         })
     };

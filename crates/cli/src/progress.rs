@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use cmdp::Constraint;
 use ecrl::best::TestResult;
+use ecrl::context::Times;
 use ecrl::metrics::{ENV_STEPS, NEW_BEST, Record};
 use ecrl::trainer::Trainer;
 use runs::driver::{Observer, Run};
@@ -157,7 +158,6 @@ impl<'a, W: Write + Send> Progress<'a, W> {
         let trainer = run.trainer();
         let (config, times) = (trainer.config(), trainer.times());
         let total = times.total;
-        let (updates, physics) = (100.0 * times.updates / total, 100.0 * times.physics / total);
         let o = &mut *self.output;
         let (verb, taken) = (if early { "stopped" } else { "trained" }, trainer.env_steps());
         writeln!(o, "{verb} {}: {taken} steps in {}", self.title, duration(total))?;
@@ -193,8 +193,11 @@ impl<'a, W: Write + Send> Progress<'a, W> {
                 )?;
             }
         }
-        let rest = 100.0 - updates - physics;
-        writeln!(o, "time: updates {updates:.1} %, physics {physics:.1} %, all else {rest:.1} %")?;
+        let Times { collect, updates, tests, physics, .. } = times;
+        let phases = [("playing", collect), ("updates", updates), ("tests", tests)];
+        let phases = phases.map(|(name, time)| format!("{name} {:.1} %", 100.0 * time / total));
+        let physics = 100.0 * physics / total;
+        writeln!(o, "time: {}; physics, a part of that: {physics:.1} %", phases.join(", "))?;
         Ok(())
     }
 

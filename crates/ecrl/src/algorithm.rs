@@ -7,7 +7,7 @@ use nets::Mlp;
 use toml::Table;
 
 use crate::best::Outcome;
-use crate::config::{Config, ConfigError, Pace, Section};
+use crate::config::{Config, ConfigError, Pace, Section, UNBOUNDED};
 use crate::context::Context;
 use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Record};
@@ -103,6 +103,9 @@ pub trait Build: Algorithm + Sized {
     /// Whether it can learn which of several choices to take.
     const TAKES_CHOICES: bool = false;
 
+    /// Steps of tests for each step of training, if nothing else is said.
+    const TEST_SHARE: f64 = UNBOUNDED;
+
     /// What it records, beside what every run does.
     fn metrics() -> Vec<&'static About>;
 
@@ -154,6 +157,8 @@ pub trait Row: Sync {
     fn state_version(&self) -> u32;
     /// Whether it can learn which of several choices to take.
     fn takes_choices(&self) -> bool;
+    /// Steps of tests for each step of training, if nothing else is said.
+    fn test_share(&self) -> f64;
     /// The usual values.
     fn defaults(&self) -> Table;
     /// Fills in what a section lacks and leaves out what it has no use for.
@@ -204,6 +209,10 @@ impl<A: Build> Row for Definition<A> {
 
     fn takes_choices(&self) -> bool {
         A::TAKES_CHOICES
+    }
+
+    fn test_share(&self) -> f64 {
+        A::TEST_SHARE
     }
 
     fn defaults(&self) -> Table {

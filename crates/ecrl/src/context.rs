@@ -45,9 +45,15 @@ pub enum Stream {
 /// Where the time went, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Times {
+    /// Playing what is learnt from.
+    #[serde(default)]
+    pub collect: f64,
     /// Gradient updates.
     pub updates: f64,
-    /// The environments, in training and in tests.
+    /// Tests.
+    #[serde(default)]
+    pub tests: f64,
+    /// The environments, in training and in tests: a part of the other two.
     pub physics: f64,
     /// The whole run.
     pub total: f64,

@@ -4,6 +4,9 @@
 //! and so does one that keeps a constraint by a hair: the best tested policies of some tens of thousands
 //! of steps are only candidates. They are tested again on fresh starts, longer and with both faces, the
 //! most promising first, until one has kept every constraint; that can become the best of the run.
+//!
+//! Both may take no more than a share of the steps of training, however long episodes are: where they have
+//! taken more, the next one waits.
 
 use cmdp::Constraint;
 use nets::Mlp;
@@ -39,6 +42,9 @@ struct Progress {
     /// Steps taken until the last test, and until candidates were last tested again.
     tested_at: Option<u64>,
     retested_at: u64,
+    /// Steps that tests and second tests have taken.
+    #[serde(default)]
+    spent: [u64; 2],
     /// The learner's last training episodes that ended.
     sampled: Option<Outcome>,
     candidates: Vec<TestResult>,
@@ -65,7 +71,10 @@ impl Judge {
             self.progress.sampled = Some(Outcome { reward, cost });
         }
         let (steps, every) = (context.env_steps, context.config.test.every);
-        if !last && self.progress.tested_at.is_some_and(|at| steps < at + every) {
+        let allowed = 0.5 * context.config.test.share * steps as f64;
+        let [may_test, may_retest] = self.progress.spent.map(|spent| spent as f64 <= allowed);
+        let early = |at: u64| steps < at + every || !may_test;
+        if !last && self.progress.tested_at.is_some_and(early) {
             return;
         }
         self.progress.tested_at = Some(steps);
@@ -86,7 +95,8 @@ impl Judge {
             record.set(&CHAMPION_SAMPLED_REWARD, result.sampled.reward);
             record.set(&CHAMPION_SAMPLED_COST, result.sampled.cost);
         }
-        let due = last || steps >= self.progress.retested_at + context.config.test.retest_every;
+        let next = self.progress.retested_at + context.config.test.retest_every;
+        let due = last || (steps >= next && may_retest);
         if last && !self.candidates.contains(&learner) {
             self.candidates.push(learner); // should all others fail
         }
@@ -111,10 +121,12 @@ impl Judge {
         stream: Stream,
     ) -> TestResult {
         let (episodes, sample) = (context.config.test.episodes, context.config.test.sample);
-        let mean = outcome(context, actor, episodes, stream, Choice::Mean);
+        let spent = &mut self.progress.spent[0];
+        let mut face = |choice| outcome(context, actor, episodes, stream, choice, spent);
+        let mean = face(Choice::Mean);
         let sampled = match played {
             Some(played) if !sample => played,
-            _ => outcome(context, actor, episodes, stream, Choice::Sample),
+            _ => face(Choice::Sample),
         };
         let constraints = &context.spec.constraints;
         let result = TestResult::new(context.env_steps, mean, sampled, constraints);
@@ -136,7 +148,8 @@ impl Judge {
                 continue;
             }
             let episodes = context.config.test.retest_episodes;
-            let mut face = |choice| outcome(context, &actor, episodes, Stream::Retest, choice);
+            let spent = &mut self.progress.spent[1];
+            let mut face = |choice| outcome(context, &actor, episodes, Stream::Retest, choice, spent);
             let (mean, sampled) = (face(Choice::Mean), face(Choice::Sample));
             let constraints = &context.spec.constraints;
             let result = TestResult::new(result.env_steps, mean, sampled, constraints);
@@ -183,15 +196,17 @@ impl Judge {
     }
 }
 
-/// How a policy does, on the mean over some episodes.
+/// How a policy does, on the mean over some episodes, whose steps are added to those spent.
 fn outcome(
     context: &mut Context,
     actor: &Mlp,
     episodes: usize,
     stream: Stream,
     choice: Choice,
+    spent: &mut u64,
 ) -> Outcome {
     let played = context.play_several(actor, episodes, stream, choice);
+    *spent += played.iter().map(|rollout| rollout.episode.steps() as u64).sum::<u64>();
     Outcome {
         reward: mean(played.iter().map(|rollout| rollout.episode.reward())),
         cost: mean_costs(&constraint_values(&played), context.spec.constraints.len()),

@@ -17,8 +17,8 @@ use crate::context::{Context, Stream, Times};
 use crate::judge::Judge;
 use crate::memory::replay::{Replay, StoredReplay};
 use crate::metrics::{
-    ENV_STEPS, GENERATION, GRAD_STEPS, LEARNER_REWARD, REACHED, Record, SECONDS, SECONDS_PHYSICS,
-    SECONDS_UPDATES,
+    ENV_STEPS, GENERATION, GRAD_STEPS, LEARNER_REWARD, REACHED, Record, SECONDS, SECONDS_COLLECT,
+    SECONDS_PHYSICS, SECONDS_TESTS, SECONDS_UPDATES,
 };
 use crate::pending::Pending;
 use crate::population::census::Census;
@@ -389,7 +389,9 @@ impl Trainer {
         // First in its line, whatever the algorithm notes.
         record.set(&ENV_STEPS, 0);
         record.set(&GRAD_STEPS, 0);
+        let start = Instant::now();
         let Collected { steps, updates } = self.algorithm.collect(&mut self.context, &mut record);
+        self.context.times.collect += start.elapsed().as_secs_f64();
         self.refuse_fault()?;
         self.context.env_steps += steps;
         self.learnt_steps += if updates > 0 { steps } else { 0 };
@@ -407,7 +409,7 @@ impl Trainer {
         record.set(&GRAD_STEPS, self.context.grad_steps);
         record.set_means(&figures, done);
         self.algorithm.conclude(&self.context, &mut record);
-        let last = self.is_done();
+        let (last, start) = (self.is_done(), Instant::now());
         let Self { context, judge, algorithm, .. } = self;
         judge.judge(context, (|| algorithm.actor(), || algorithm.champion()), last, &mut record);
         let tested = record.get(&LEARNER_REWARD).is_some() && !self.until.is_empty();
@@ -420,10 +422,13 @@ impl Trainer {
                 judge.judge(context, who, true, &mut record);
             }
         }
+        self.context.times.tests += start.elapsed().as_secs_f64();
         self.refuse_fault()?;
-        let Times { updates, physics, total } = self.times();
+        let Times { collect, updates, tests, physics, total } = self.times();
         record.set(&SECONDS, total);
+        record.set(&SECONDS_COLLECT, collect);
         record.set(&SECONDS_UPDATES, updates);
+        record.set(&SECONDS_TESTS, tests);
         record.set(&SECONDS_PHYSICS, physics);
         // A multiplier that grew out of bounds, say: nothing that is written down may be infinite.
         self.refuse_not_finite()?;

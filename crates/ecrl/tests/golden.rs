@@ -95,7 +95,7 @@ impl Digest {
     }
 }
 
-const COMMON: &str = "steps = 3000\nseed = 7\n[test]\nevery = 500\n";
+const COMMON: &str = "steps = 3000\nseed = 7\n[test]\nevery = 500\nshare = 100.0\n";
 const OFF_POLICY: &str = r#"
     [learner]
     learning_starts = 800

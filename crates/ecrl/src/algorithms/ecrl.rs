@@ -22,6 +22,8 @@ use crate::best::Outcome;
 use crate::collect::episodes::{Rollout, constraint_values, excess, mean_costs};
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
+use crate::learners::ENTROPY;
+use crate::learners::critic::Price;
 use crate::learners::off_policy::{
     self, AUTHORS, AUTHORS_LEARNER, LearnerConfig, OffPolicy, QUICK, ReplayConfig,
 };
@@ -165,7 +167,8 @@ impl EcrlSection {
 
 impl Section for EcrlSection {
     fn validate(&self) -> Result<(), ConfigError> {
-        off_policy::validate(&self.learner, &self.sac, &self.replay)?;
+        off_policy::validate(&self.learner, &self.replay)?;
+        self.sac.validate(self.replay.capacity)?;
         self.evolution.validate()?;
         self.multipliers.validate()
     }
@@ -178,7 +181,7 @@ impl Section for EcrlSection {
 /// The population, the learner, and what they learn from.
 pub struct Evolution {
     config: EvolutionConfig,
-    learner: OffPolicy,
+    learner: OffPolicy<Sac>,
     population: Vec<Mlp>,
     /// The champion of the last generation, as it was before variation.
     champion: Mlp,
@@ -216,13 +219,15 @@ impl Build for Evolution {
             &LAMBDA_MEAN.about,
             &LEARNER_COPY.about,
         ];
-        [&off_policy::METRICS[..], &own].concat()
+        [&off_policy::METRICS[..], &[&ENTROPY.about], &own].concat()
     }
 
-    fn new(section: EcrlSection, mut setup: Setup) -> Result<Self, TrainError> {
+    fn new(section: EcrlSection, setup: Setup) -> Result<Self, TrainError> {
         let EcrlSection { learner, sac, replay, evolution: config, multipliers } = section;
         let (hidden, spec, size) = (sac.hidden.clone(), setup.spec, config.population);
-        let learner = OffPolicy::new(learner, sac, &replay, &mut setup);
+        let sizes = [setup.spec.observation, setup.spec.action, 0];
+        let sac = Sac::new(sac, sizes, setup.rng);
+        let learner = OffPolicy::new(learner, sac, &replay, setup.spec);
         let mut actor = || Sac::new_actor(&hidden, spec.observation, spec.action, setup.rng);
         let population: Vec<Mlp> = (0..size).map(|_| actor()).collect();
         let multipliers = multipliers.build(spec.constraints.len(), size, setup.rng)?;
@@ -351,7 +356,7 @@ impl Algorithm for Evolution {
 
     /// Lines 17-21: SAC on r - λ·c.
     fn update(&mut self, context: &Context) -> Figures {
-        self.learner.update(context)
+        self.learner.update(context, Price::Stored)
     }
 
     /// Lines 22-28.
@@ -379,7 +384,7 @@ impl Algorithm for Evolution {
     }
 
     fn actor(&self) -> Mlp {
-        self.learner.actor().clone()
+        self.learner.actor().into_owned()
     }
 
     fn champion(&self) -> Option<Champion> {

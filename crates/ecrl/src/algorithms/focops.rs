@@ -1,15 +1,15 @@
 //! FOCOPS: the best policy near the one that played, found among all policies, then brought back to those
 //! that the network can be.
 //!
-//! Within a divergence δ the best policy is known, `π* ∝ π_old·exp( (A_r - Σ_i λ_i A_i)/τ )`; the network
+//! Within a divergence δ the best policy is known, `π* ∝ π_old·exp( (A_r - Σ_i w_i A_i)/τ )`; the network
 //! descends its divergence from that in minibatches, in states where it has not left the region yet:
 //!
 //! ```text
-//! mean [ D ≤ δ ]·( D - ρA/τ )        A = ( A_r - Σ_i λ_i A_i ) / ( 1 + Σ_i λ_i )        D = KL(π, π_old)
+//! mean [ D ≤ δ ]·( D - ρA/τ )        A = ( A_r - Σ_i w_i A_i ) / ( 1 + Σ_i w_i )        D = KL(π, π_old)
 //! ```
 //!
 //! with advantages of a minibatch brought to mean 0 and deviation 1. The multipliers follow a rule of
-//! `multipliers/`.
+//! `multipliers/`; as in `ppo-lag`, w_i is λ_i times the reward's unit over the cost's.
 //!
 //! 1. Zhang, Vuong & Ross, First Order Constrained Optimization in Policy Space, NeurIPS 2020.
 
@@ -24,7 +24,7 @@ use crate::metrics::{About, Figures, Metric, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{KL, OnPolicy, Part, Variant, lagrangian};
+use super::on_policy::{KL, OnPolicy, Part, Variant, lagrangian, weights};
 
 /// `focops`
 pub static FOCOPS: Definition<OnPolicy<Focops>> = Definition {
@@ -99,13 +99,13 @@ pub struct Focops {
 impl Objective for Focops {
     fn loss(&self, terms: &mut Terms) {
         let FocopsConfig { delta, temperature } = self.config;
-        let (delta, weight) = (delta as f32, 1.0 / temperature as f32);
-        let lambdas = self.lambdas.get();
-        let advantage = lagrangian(terms.advantage, terms.scale, terms.costs, lambdas);
+        let (delta, factor) = (delta as f32, 1.0 / temperature as f32);
+        let weights = weights(self.lambdas.get(), terms.units);
+        let advantage = lagrangian(terms.advantage, terms.scale, terms.costs, weights);
         let count = terms.count();
         let mut left = 0.0;
         for (row, a) in advantage.iter().enumerate() {
-            let (apart, drawn) = (terms.divergences[row], weight * terms.ratios[row] * a);
+            let (apart, drawn) = (terms.divergences[row], factor * terms.ratios[row] * a);
             if apart > delta {
                 left += 1.0;
                 continue;

@@ -123,7 +123,7 @@ impl Barrier {
 impl Objective for Barrier {
     fn loss(&self, terms: &mut Terms) {
         let slopes = self.slopes();
-        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, &slopes), 1.0);
+        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, slopes), 1.0);
     }
 }
 

@@ -117,21 +117,26 @@ impl Standing {
     }
 }
 
-/// The advantage of the Lagrangian, `(A - Σ_i λ_i A_i) / (1 + Σ_i λ_i)`; the reward's was divided by `scale`,
+/// The advantage of the Lagrangian, `(A - Σ_i w_i A_i) / (1 + Σ_i w_i)`; the reward's was divided by `scale`,
 /// and so the costs' are.
 pub fn lagrangian(
     advantage: &[f32],
     scale: f32,
     costs: &[Vec<f32>],
-    lambdas: &[f64],
+    weights: impl IntoIterator<Item = f64> + Clone,
 ) -> Vec<f32> {
-    let whole = 1.0 + lambdas.iter().sum::<f64>() as f32;
+    let whole = 1.0 + weights.clone().into_iter().sum::<f64>() as f32;
     let mut advantage: Vec<f32> = advantage.iter().map(|a| a / whole).collect();
-    for (lambda, costs) in lambdas.iter().zip(costs) {
-        let weight = *lambda as f32 / (whole * scale);
+    for (weight, costs) in weights.into_iter().zip(costs) {
+        let weight = weight as f32 / (whole * scale);
         advantage.iter_mut().zip(costs).for_each(|(a, cost)| *a -= weight * cost);
     }
     advantage
+}
+
+/// The weights of costs by multipliers without a unit.
+pub fn weights(lambdas: &[f64], units: &[f64]) -> Vec<f64> {
+    lambdas.iter().zip(units).map(|(lambda, unit)| lambda * unit).collect()
 }
 
 /// Smaller networks, and advantages that are estimated once and normalised.
@@ -158,6 +163,8 @@ pub struct OnPolicy<V> {
 impl<V: Variant> Build for OnPolicy<V> {
     type Section = V::Section;
     const TAKES_CHOICES: bool = true;
+    /// Playing takes most of the time: five episodes after every batch would be more than half of a run.
+    const TEST_SHARE: f64 = 0.08;
 
     fn metrics() -> Vec<&'static About> {
         [&[&CRITIC_LOSS.about], V::UPDATES, V::METRICS].concat()

@@ -4,13 +4,14 @@
 //!
 //! ```text
 //! critics   descend  mean (V_i - R_i)²                                   at the rate a_n
-//! policy    descends -mean ρ·( A_r - Σ_i λ_i A_i ) / ( 1 + Σ_i λ_i )     at the rate b_n
-//! λ_i       ← max( 0, λ_i + c_n·mean(J_Ci - ε_i)/ε_i )
+//! policy    descends -mean ρ·( A_r - Σ_i w_i A_i ) / ( 1 + Σ_i w_i )     at the rate b_n
+//! λ_i       ← max( 0, λ_i + c_n·min( 1, mean(J_Ci - ε_i)/ε_i ) )
 //! a_n, b_n  = a, b·( 1 + n/h )^-p      c_n = c·( 1 + n/h )^-q      p < q
 //! ```
 //!
 //! so that in the end the critics and the policy see multipliers that stand still, and the multipliers see a
-//! policy that has settled: the condition under which it converges. Steps follow Adam.
+//! policy that has settled: the condition under which it converges. Steps follow Adam. As in `ppo-lag`, w_i is
+//! λ_i times the reward's unit over the cost's.
 //!
 //! 1. Borkar, An Actor-Critic Algorithm for Constrained Markov Decision Processes, Systems & Control Letters
 //!    54, 2005.
@@ -26,7 +27,7 @@ use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{Ascent, Each, LAMBDA_LEARNER, Multipliers as _};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{KL, OnPolicy, Part, Variant, lagrangian};
+use super::on_policy::{KL, OnPolicy, Part, Variant, lagrangian, weights};
 
 /// `pdac`
 pub static PDAC: Definition<OnPolicy<Pdac>> = Definition {
@@ -130,7 +131,8 @@ impl Pdac {
 
 impl Objective for Pdac {
     fn loss(&self, terms: &mut Terms) {
-        let advantage = lagrangian(terms.advantage, terms.scale, terms.costs, &self.lambda);
+        let weights = weights(&self.lambda, terms.units);
+        let advantage = lagrangian(terms.advantage, terms.scale, terms.costs, weights);
         let count = terms.count();
         for ((slope, ratio), a) in terms.slopes.iter_mut().zip(terms.ratios).zip(advantage) {
             *slope -= ratio * a / count as f32;

@@ -4,9 +4,11 @@
 //! their own, as IPO has them:
 //!
 //! ```text
-//! A = ( A_r - Σ_i λ_i A_i ) / ( 1 + Σ_i λ_i )          -mean min( ρA, clip(ρ, 1-c, 1+c) A )
+//! A = ( A_r - Σ_i w_i A_i ) / ( 1 + Σ_i w_i )        w_i = λ_i·d_r/d_i        -mean min( ρA, clip(ρ) A )
 //! ```
 //!
+//! where d are the running deviations of the returns of reward and costs: λ has no unit, and 1 means that a
+//! cost weighs as much as the reward, whatever they are measured in;
 //! and the multipliers follow a rule of `multipliers/` over the episodes that ended in what was just
 //! played: for `ppo-lag` ascent by the error divided by the threshold, `λ_i ← max(0, λ_i + η·mean(J_Ci -
 //! ε_i)/ε_i)`; for `ppo-pid` a PID controller.
@@ -25,7 +27,7 @@ use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{OnPolicy, Part, Variant, lagrangian};
+use super::on_policy::{OnPolicy, Part, Variant, lagrangian, weights};
 
 /// `ppo-lag`
 pub static PPO_LAG: Definition<OnPolicy<Lagrangian>> = Definition {
@@ -81,8 +83,8 @@ pub struct Lagrangian {
 
 impl Objective for Lagrangian {
     fn loss(&self, terms: &mut Terms) {
-        let lambdas = self.lambdas.get();
-        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, lambdas), 1.0);
+        let weights = weights(self.lambdas.get(), terms.units);
+        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, weights), 1.0);
     }
 }
 

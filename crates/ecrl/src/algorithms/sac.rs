@@ -14,10 +14,12 @@ use crate::algorithm::{Algorithm, Build, Collected, Definition, PAPER, Preset, S
 use crate::collect::episodes::{constraint_values, excess};
 use crate::config::{ConfigError, Section};
 use crate::context::Context;
+use crate::learners::ENTROPY;
+use crate::learners::critic::Price;
 use crate::learners::off_policy::{
     self, AUTHORS, AUTHORS_LEARNER, LearnerConfig, OffPolicy, QUICK, ReplayConfig,
 };
-use crate::learners::sac::SacConfig;
+use crate::learners::sac::{Sac, SacConfig};
 use crate::memory::replay::Replay;
 use crate::metrics::{About, EXCESS, Figures, Record, UNSTABLE};
 use crate::multipliers::{AUTHORS_ASCENT, LAMBDA_LEARNER, Multipliers, Rule};
@@ -62,7 +64,8 @@ impl SacSection {
 
 impl Section for SacSection {
     fn validate(&self) -> Result<(), ConfigError> {
-        off_policy::validate(&self.learner, &self.sac, &self.replay)?;
+        off_policy::validate(&self.learner, &self.replay)?;
+        self.sac.validate(self.replay.capacity)?;
         self.multipliers.validate_alone()
     }
 
@@ -73,7 +76,7 @@ impl Section for SacSection {
 
 /// A learner alone.
 pub struct Alone {
-    learner: OffPolicy,
+    learner: OffPolicy<Sac>,
     multipliers: Box<dyn Multipliers>,
     /// J_C of the current generation's episodes.
     values: Vec<Vec<f64>>,
@@ -83,12 +86,14 @@ impl Build for Alone {
     type Section = SacSection;
 
     fn metrics() -> Vec<&'static About> {
-        [&off_policy::METRICS[..], &[&LAMBDA_LEARNER.about]].concat()
+        [&off_policy::METRICS[..], &[&ENTROPY.about, &LAMBDA_LEARNER.about]].concat()
     }
 
-    fn new(section: SacSection, mut setup: Setup) -> Result<Self, TrainError> {
+    fn new(section: SacSection, setup: Setup) -> Result<Self, TrainError> {
         let SacSection { learner, sac, replay, multipliers } = section;
-        let learner = OffPolicy::new(learner, sac, &replay, &mut setup);
+        let sizes = [setup.spec.observation, setup.spec.action, 0];
+        let sac = Sac::new(sac, sizes, setup.rng);
+        let learner = OffPolicy::new(learner, sac, &replay, setup.spec);
         let multipliers = multipliers.build(setup.spec.constraints.len(), 0, setup.rng)?;
         Ok(Self { learner, multipliers, values: Vec::new() })
     }
@@ -106,7 +111,7 @@ impl Algorithm for Alone {
     }
 
     fn update(&mut self, context: &Context) -> Figures {
-        self.learner.update(context)
+        self.learner.update(context, Price::Stored)
     }
 
     fn conclude(&mut self, context: &Context, record: &mut Record) {
@@ -125,7 +130,7 @@ impl Algorithm for Alone {
     }
 
     fn actor(&self) -> Mlp {
-        self.learner.actor().clone()
+        self.learner.actor().into_owned()
     }
 
     fn replay(&self) -> Option<&Replay> {

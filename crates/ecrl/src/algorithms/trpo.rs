@@ -4,8 +4,8 @@
 //! x = sqrt(2δ/gᵀH⁻¹g)·H⁻¹g
 //! ```
 //!
-//! `trpo-lag` goes up the Lagrangian, `(A_r - Σ_i λ_i A_i)/(1 + Σ_i λ_i)`, with multipliers that follow a rule
-//! of `multipliers/`.
+//! `trpo-lag` goes up the Lagrangian, `(A_r - Σ_i w_i A_i)/(1 + Σ_i w_i)`, with multipliers that follow a rule
+//! of `multipliers/`; as in `ppo-lag`, w_i is λ_i times the reward's unit over the cost's.
 //!
 //! 1. Schulman et al., Trust Region Policy Optimization, ICML 2015.
 //! 2. Ray, Achiam & Amodei, Benchmarking Safe Exploration in Deep Reinforcement Learning, 2019.
@@ -21,7 +21,7 @@ use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{OnPolicy, Part, Variant, lagrangian};
+use super::on_policy::{OnPolicy, Part, Variant, lagrangian, weights};
 use super::trust_region::{STEPS, Stepped, TrustRegionConfig, improve};
 
 /// `trpo`
@@ -176,7 +176,8 @@ impl Variant for Lagrangian {
     fn update(&mut self, ppo: &mut Ppo, Part { rows, rate, first }: Part) -> Figures {
         if first {
             let (reward, costs) = ppo.advantages();
-            let advantages = lagrangian(reward, 1.0, costs, self.lambdas.get());
+            let weights = weights(self.lambdas.get(), &ppo.units());
+            let advantages = lagrangian(reward, 1.0, costs, weights);
             self.stepped = improve(ppo, &self.config, &advantages, &[], Problem::free);
         }
         ppo.update_critics(rows, rate)

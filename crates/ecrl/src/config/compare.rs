@@ -5,7 +5,8 @@ use toml::Value;
 use super::{Config, ConfigError, Layers, lookup, paths};
 
 /// The keys of every run whose values may change in the midst of it.
-const CHANGEABLE: [&str; 7] = [
+const CHANGEABLE: [&str; 8] = [
+    "test.share",
     "steps",
     "test.episodes",
     "test.every",

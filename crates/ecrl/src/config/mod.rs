@@ -27,6 +27,9 @@ const FORMAT: u32 = 2;
 /// Steps of a run: far beyond what anybody lives to see.
 pub const MOST_STEPS: u64 = 1_000_000_000_000_000;
 
+/// A share of tests that bounds nothing, for algorithms whose updates take far longer than tests do.
+pub const UNBOUNDED: f64 = 100.0;
+
 /// Every value a run depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -72,10 +75,19 @@ pub struct TestConfig {
     pub retest_every: u64,
     /// Episodes of that test, for each face.
     pub retest_episodes: usize,
+    /// Steps that tests may take for each step of training, half of them for second tests, until the end of
+    /// the run, which is always tested; 100 is as good as no bound.
+    #[serde(default = "unbounded")]
+    pub share: f64,
     /// The run ends with the first test that meets all of these, as `reward>=3000`; see
     /// [`Until`].
     #[serde(default)]
     pub until: Vec<String>,
+}
+
+/// Of runs by a version that had no bound.
+fn unbounded() -> f64 {
+    UNBOUNDED
 }
 
 /// The keys that every run is given; a label of its values leaves them out.
@@ -125,6 +137,7 @@ impl Config {
                 sample: false,
                 retest_every: 50_000,
                 retest_episodes: 20,
+                share: row.test_share(),
                 until: Vec::new(),
             },
             sections: row.defaults(),
@@ -211,6 +224,7 @@ impl Config {
         range::check(fits, "steps", self.steps, "1 to 1e15")?;
         range::many("test.episodes", self.test.episodes)?;
         range::many("test.retest_episodes", self.test.retest_episodes)?;
+        range::not_negative("test.share", self.test.share)?;
         Until::parse_all(&self.test.until)?;
         row.validate(&self.sections)
     }

@@ -1,5 +1,6 @@
 //! Gradient learners: what turns experience into a better policy.
 
+pub mod critic;
 mod moments;
 pub mod off_policy;
 pub mod ppo;
@@ -14,6 +15,13 @@ pub static CRITIC_LOSS: Metric<f64> = Metric::new(
     "train/critic_loss",
     "",
     "The critics' loss, mean over the generation's updates",
+);
+/// The loss of the costs' critics.
+pub static COST_CRITIC_LOSS: Metric<f64> = Metric::new(
+    "cost_critic_loss",
+    "train/cost_critic_loss",
+    "",
+    "The loss of the costs' critics, mean over them and over the generation's updates",
 );
 /// The actor's loss.
 pub static ACTOR_LOSS: Metric<f64> = Metric::new(

@@ -1,15 +1,18 @@
-//! A learner with a replay buffer: SAC that plays episodes of its own, remembers what everybody
-//! played, and takes as many updates as the steps played ask for.
+//! A learner with a replay buffer: it plays episodes of its own, remembers what everybody played, and
+//! takes as many updates as the steps played ask for.
 
+use std::borrow::Cow;
+
+use cmdp::{EnvSpec, Rng};
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Preset, Setup};
+use crate::algorithm::Preset;
 use crate::collect::episodes::{Choice, Rollout, constraint_values, mean, mean_costs};
 use crate::config::{ConfigError, range};
 use crate::context::{Context, Stream};
-use crate::learners::sac::{Sac, SacConfig};
-use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
+use crate::learners::critic::Price;
+use crate::learners::{ACTOR_LOSS, CRITIC_LOSS};
 use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record};
 use crate::state::{StateError, Walk};
@@ -18,9 +21,23 @@ use crate::state::{StateError, Walk};
 pub static REPLAY: Metric<u64> =
     Metric::new("replay", "train/replay", "transitions", "Transitions in the replay buffer");
 
-/// What it records.
-pub static METRICS: [&About; 4] =
-    [&REPLAY.about, &CRITIC_LOSS.about, &ACTOR_LOSS.about, &ENTROPY.about];
+/// What it records, beside what its learner does.
+pub static METRICS: [&About; 3] = [&REPLAY.about, &CRITIC_LOSS.about, &ACTOR_LOSS.about];
+
+/// Who learns from a replay buffer.
+pub trait Learner: Send {
+    /// The policy: a network from an observation to `[μ, log σ]`.
+    fn actor(&self) -> Cow<'_, Mlp>;
+
+    /// Takes a policy to start from.
+    fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError>;
+
+    /// One update on a batch drawn from a replay buffer, all randomness from two generators.
+    fn update(&mut self, replay: &Replay, price: Price, rngs: &mut [Rng; 2]) -> Figures;
+
+    /// Walks everything that lasts.
+    fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError>;
+}
 
 /// Small networks and batches.
 pub const QUICK: Preset = Preset {
@@ -82,11 +99,7 @@ impl Default for ReplayConfig {
 }
 
 /// Checks every value of such a learner against its range.
-pub fn validate(
-    learner: &LearnerConfig,
-    sac: &SacConfig,
-    replay: &ReplayConfig,
-) -> Result<(), ConfigError> {
+pub fn validate(learner: &LearnerConfig, replay: &ReplayConfig) -> Result<(), ConfigError> {
     range::many("learner.episodes", learner.episodes)?;
     range::check(
         (1..=replay.capacity).contains(&learner.learning_starts),
@@ -99,14 +112,13 @@ pub fn validate(
         "learner.grad_steps_per_env_step",
         learner.grad_steps_per_env_step,
         "a number from 0 to 1000",
-    )?;
-    sac.validate(replay.capacity)
+    )
 }
 
-/// SAC with its replay buffer.
-pub struct OffPolicy {
+/// A learner with its replay buffer.
+pub struct OffPolicy<L> {
     config: LearnerConfig,
-    sac: Sac,
+    learner: L,
     /// What everybody played.
     pub replay: Replay,
     /// Environment steps that ask for updates.
@@ -115,19 +127,13 @@ pub struct OffPolicy {
     pub learning: bool,
 }
 
-impl OffPolicy {
-    /// A new learner.
-    pub fn new(
-        config: LearnerConfig,
-        sac: SacConfig,
-        replay: &ReplayConfig,
-        setup: &mut Setup,
-    ) -> Self {
-        let spec = setup.spec;
+impl<L: Learner> OffPolicy<L> {
+    /// With an empty replay buffer.
+    pub fn new(config: LearnerConfig, learner: L, replay: &ReplayConfig, spec: &EnvSpec) -> Self {
         let (obs, action) = (spec.observation, spec.action);
         Self {
             config,
-            sac: Sac::new(sac, obs, action, setup.rng),
+            learner,
             replay: Replay::new(replay.capacity, obs, action, spec.constraints.len()),
             learnt_steps: 0,
             learning: false,
@@ -136,7 +142,7 @@ impl OffPolicy {
 
     /// Takes a policy to start from.
     pub fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
-        self.sac.start_from(actor)
+        self.learner.start_from(actor)
     }
 
     /// Episodes it plays in a generation.
@@ -145,8 +151,8 @@ impl OffPolicy {
     }
 
     /// The policy.
-    pub fn actor(&self) -> &Mlp {
-        self.sac.actor()
+    pub fn actor(&self) -> Cow<'_, Mlp> {
+        self.learner.actor()
     }
 
     /// Plays its episodes, stores every transition with the multipliers in force, and notes what came
@@ -157,8 +163,8 @@ impl OffPolicy {
         multipliers: &[f64],
         record: &mut Record,
     ) -> Vec<Rollout> {
-        let (actor, episodes) = (self.sac.actor(), self.config.episodes);
-        let played = context.play_several(actor, episodes, Stream::Learner, Choice::Sample);
+        let (actor, episodes) = (self.learner.actor(), self.config.episodes);
+        let played = context.play_several(&actor, episodes, Stream::Learner, Choice::Sample);
         for rollout in &played {
             self.remember(rollout, multipliers);
         }
@@ -189,20 +195,15 @@ impl OffPolicy {
     }
 
     /// One update.
-    pub fn update(&mut self, context: &Context) -> Figures {
+    pub fn update(&mut self, context: &Context, price: Price) -> Figures {
         let key = |half| [context.config.seed, Stream::Update as u64, context.grad_steps, half];
         let mut rngs = [cmdp::rng(key(0)), cmdp::rng(key(1))];
-        let losses = self.sac.update(&self.replay, &mut rngs);
-        vec![
-            (&CRITIC_LOSS, (losses.critic[0] + losses.critic[1]) / 2.0),
-            (&ACTOR_LOSS, losses.actor),
-            (&ENTROPY, losses.entropy),
-        ]
+        self.learner.update(&self.replay, price, &mut rngs)
     }
 
     /// Walks everything that lasts but the replay buffer.
     pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        self.sac.walk(walk)?;
+        self.learner.walk(walk)?;
         walk.plain("learnt_steps", &mut self.learnt_steps)?;
         walk.plain("learning", &mut self.learning)
     }

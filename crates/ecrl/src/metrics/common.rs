@@ -25,6 +25,16 @@ pub static SECONDS: Metric<f64> = Metric::new(
     SECONDS_UNIT,
     "Seconds that the run has taken, without those between a stop and a resume",
 );
+/// Those that playing took.
+pub static SECONDS_COLLECT: Metric<f64> = Metric::new(
+    "seconds_collect",
+    "time/collect",
+    SECONDS_UNIT,
+    "Seconds of them that went into playing what is learnt from",
+);
+/// Those that tests took.
+pub static SECONDS_TESTS: Metric<f64> =
+    Metric::new("seconds_tests", "time/tests", SECONDS_UNIT, "Seconds of them that went into tests");
 /// Those that updates took.
 pub static SECONDS_UPDATES: Metric<f64> = Metric::new(
     "seconds_updates",
@@ -37,7 +47,7 @@ pub static SECONDS_PHYSICS: Metric<f64> = Metric::new(
     "seconds_physics",
     "time/physics",
     SECONDS_UNIT,
-    "Seconds of them that went into the environments, in training and in tests",
+    "Seconds that went into the environments: of those of playing and of tests",
 );
 /// The learner's mean return in the test.
 pub static LEARNER_REWARD: Metric<f64> = Metric::new(
@@ -174,7 +184,9 @@ pub static COMMON: &[&About] = &[
     &ENV_STEPS.about,
     &GRAD_STEPS.about,
     &SECONDS.about,
+    &SECONDS_COLLECT.about,
     &SECONDS_UPDATES.about,
+    &SECONDS_TESTS.about,
     &SECONDS_PHYSICS.about,
     &LEARNER_REWARD.about,
     &LEARNER_COST.about,

@@ -1,11 +1,12 @@
-//! Gradient ascent on the Lagrangian: `λ_i ← max(0, λ_i + η·mean(J_Ci - ε_i))` over episodes; or with that
-//! error divided by ε_i, so that one η serves bounds of any size.
+//! Gradient ascent on the Lagrangian: `λ_i ← max(0, λ_i + η·mean(J_Ci - ε_i))` over episodes; or by the
+//! error divided by its threshold, `min(1, mean(J_Ci - ε_i)/ε_i)`, so that one η serves bounds of any size
+//! and λ does not run away while a robot that does not know its constraint yet breaks it twentyfold.
 
 use cmdp::Constraint;
 
 use crate::state::{StateError, Walk};
 
-use super::{Multipliers, errors};
+use super::{Multipliers, excesses, relative_errors};
 
 /// The learner's λ, for everyone.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,9 +38,15 @@ impl Ascent {
         episodes: impl IntoIterator<Item = &'a Vec<f64>>,
         constraints: &[Constraint],
     ) {
-        let (errors, count) = errors(episodes, constraints, self.relative);
+        let pairs = self.lambda.iter_mut().zip(&self.eta);
+        if self.relative {
+            let errors = relative_errors(episodes, constraints).unwrap_or_default();
+            pairs.zip(errors).for_each(|((lambda, eta), e)| *lambda = (*lambda + eta * e).max(0.0));
+            return;
+        }
+        let (sums, count) = excesses(episodes, constraints);
         if count > 0.0 {
-            for ((lambda, eta), sum) in self.lambda.iter_mut().zip(&self.eta).zip(errors) {
+            for ((lambda, eta), sum) in pairs.zip(sums) {
                 *lambda = (*lambda + eta * sum / count).max(0.0);
             }
         }
@@ -95,6 +102,10 @@ mod tests {
         let mut ascent = Ascent::new(vec![0.1, 9.0], vec![0.5, 0.2]).relative();
         ascent.step(&episodes, &constraints);
         let expected = [0.475, 8.92];
+        assert!(ascent.lambda.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12));
+        // Broken threefold counts as broken twofold.
+        ascent.step(&[vec![1.2, 25.0]], &constraints);
+        let expected = [0.975, 8.92];
         assert!(ascent.lambda.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12));
     }
 }

@@ -65,12 +65,10 @@ pub trait Multipliers: Send + Sync {
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError>;
 }
 
-/// Of each constraint the sum of J_C - ε over episodes, and how many there are; `relative` divides it by ε,
-/// where that is not 0.
-fn errors<'a>(
+/// Of each constraint the sum of J_C - ε over episodes, and how many there are.
+fn excesses<'a>(
     episodes: impl IntoIterator<Item = &'a Vec<f64>>,
     constraints: &[Constraint],
-    relative: bool,
 ) -> (Vec<f64>, f64) {
     let (mut sums, mut count) = (vec![0.0; constraints.len()], 0.0);
     for values in episodes {
@@ -79,10 +77,20 @@ fn errors<'a>(
             *sum += value - c.threshold;
         }
     }
-    for (sum, c) in sums.iter_mut().zip(constraints).filter(|(_, c)| relative && c.threshold != 0.0) {
-        *sum /= c.threshold.abs();
-    }
     (sums, count)
+}
+
+/// Of each constraint the mean of (J_C - ε)/ε over episodes (or of J_C - ε, where ε is 0), at most 1: costs
+/// that are not below 0 cannot be kept by more than that, and are to count no more when they are broken.
+/// None without episodes.
+fn relative_errors<'a>(
+    episodes: impl IntoIterator<Item = &'a Vec<f64>>,
+    constraints: &[Constraint],
+) -> Option<Vec<f64>> {
+    let (sums, count) = excesses(episodes, constraints);
+    let unit = |c: &Constraint| if c.threshold == 0.0 { 1.0 } else { c.threshold.abs() };
+    let errors = sums.iter().zip(constraints).map(|(sum, c)| (sum / (count * unit(c))).min(1.0));
+    (count > 0.0).then(|| errors.collect())
 }
 
 /// Who owns multipliers and how they move.
@@ -106,7 +114,7 @@ pub enum Rule {
         #[serde(default = "eta")]
         eta: Each,
     },
-    /// The same with the error divided by the threshold, so that one η serves bounds of any size.
+    /// The same by the error divided by the threshold, at most 1, so that one η serves bounds of any size.
     Relative {
         /// λ at the start.
         #[serde(default = "lambda")]
@@ -158,7 +166,7 @@ fn eta() -> Each {
 }
 
 fn relative_eta() -> Each {
-    0.05.into()
+    0.02.into()
 }
 
 fn buffer() -> usize {

@@ -2,13 +2,14 @@
 //! (integral) and how fast it gets worse (derivative).
 //!
 //! ```text
-//! e = mean(J_C - ε)/s        s = ε, or 1 where ε = 0
+//! e = min( 1, mean(J_C - ε)/s )        s = ε, or 1 where ε = 0
 //! ē ← m·ē + (1 - m)·e        I ← max(0, I + k_I·e)        D = max(0, ē - ē of d updates ago)
 //! λ = max(0, k_P·ē + I + k_D·D)
 //! ```
 //!
 //! The integral alone is gradient ascent, which overshoots and swings; the other two damp it. The error is
-//! divided by the threshold, so that the same gains serve a mean torque of 0.4 and a sum of 25.
+//! divided by the threshold, so that the same gains serve a mean torque of 0.4 and a sum of 25, and counts
+//! no more above it than it can below.
 //!
 //! 1. Stooke, Achiam & Abbeel, Responsive Safety in Reinforcement Learning by PID Lagrangian Methods, ICML
 //!    2020.
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{ConfigError, range};
 use crate::state::{StateError, Walk};
 
-use super::{Multipliers, errors};
+use super::{Multipliers, relative_errors};
 
 /// The gains.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub struct Gains {
 
 impl Default for Gains {
     fn default() -> Self {
-        Self { kp: 0.1, ki: 0.02, kd: 0.1, smoothing: 0.9, delay: 10 }
+        Self { kp: 0.2, ki: 0.02, kd: 0.2, smoothing: 0.9, delay: 10 }
     }
 }
 
@@ -90,11 +91,7 @@ impl Multipliers for Pid {
     }
 
     fn update_learner(&mut self, generation: &[Vec<f64>], constraints: &[Constraint]) {
-        let (sums, count) = errors(generation, constraints, true);
-        if count == 0.0 {
-            return;
-        }
-        let now: Vec<f64> = sums.iter().map(|sum| sum / count).collect();
+        let Some(now) = relative_errors(generation, constraints) else { return };
         let Self { gains, state: State { lambda, integral, errors } } = self;
         let mean = |before: &Vec<f64>| -> Vec<f64> {
             let pairs = before.iter().zip(&now);
@@ -145,13 +142,13 @@ mod tests {
         // e = 0.5, the mean of 0 and 1: ē = 0.5, I = 0.25 + 0.25, D = 0.
         pid.update_learner(&[vec![10.0], vec![20.0]], &constraints);
         assert_eq!(pid.of_learner(), [1.0 + 0.5]);
-        // e = 1.5: ē = 1, I = 1.25, D = 0.5.
+        // e = 1, and not 1.5: ē = 0.75, I = 1, D = 0.25.
         pid.update_learner(&[vec![25.0]], &constraints);
-        assert_eq!(pid.of_learner(), [2.0 + 1.25 + 2.0]);
-        // e = -1: ē = 0, I = 0.75, and a fall is no rise.
+        assert_eq!(pid.of_learner(), [1.5 + 1.0 + 1.0]);
+        // e = -1: ē = -0.125, I = 0.5, and a fall is no rise.
         pid.update_learner(&[vec![0.0]], &constraints);
-        assert_eq!(pid.of_learner(), [0.75]);
-        // e = -1 twice more: ē = -0.5 and -0.75; λ and I end at 0 and not below.
+        assert_eq!(pid.of_learner(), [-0.25 + 0.5]);
+        // e = -1 twice more: λ and I end at 0 and not below.
         pid.update_learner(&[vec![0.0]], &constraints);
         pid.update_learner(&[vec![0.0]], &constraints);
         assert_eq!((pid.of_learner(), pid.state.integral[0]), (&[0.0][..], 0.0));
@@ -162,7 +159,7 @@ mod tests {
         let gains = Gains { kp: 1.0, ki: 0.0, kd: 0.0, smoothing: 0.0, delay: 1 };
         let mut pid = Pid::new(vec![0.0; 3], gains);
         let constraints = [constraint(0.5), constraint(25.0), constraint(0.0)];
-        pid.update_learner(&[vec![0.75, 37.5, 2.0]], &constraints);
-        assert_eq!(pid.of_learner(), [0.5, 0.5, 2.0]);
+        pid.update_learner(&[vec![0.75, 37.5, 0.25]], &constraints);
+        assert_eq!(pid.of_learner(), [0.5, 0.5, 0.25]);
     }
 }

@@ -230,6 +230,13 @@ impl Ppo {
         }
     }
 
+    /// Of each cost what a multiplier of 1 weighs it with: the deviation of the reward's returns over that of
+    /// its own, so that multipliers have no unit.
+    pub fn units(&self) -> Vec<f64> {
+        let deviation = |signal| self.returns.deviation(signal);
+        (1..self.critics.len()).map(|signal| deviation(0) / deviation(signal)).collect()
+    }
+
     /// The number of steps to learn from.
     pub fn rows(&self) -> usize {
         self.batch.rows()
@@ -247,12 +254,13 @@ impl Ppo {
         rates: [f64; 2],
         objective: &dyn Objective,
     ) -> Figures {
+        let units = self.units();
         let Self { config, policy, choices, log_sigma, observations, batch, old, .. } = self;
         let input = gathered(&batch.obs, rows, observations);
         let critics = &mut self.critics;
         let (sampled, critic_loss) = both(
             || {
-                let minibatch = Minibatch::new(batch, rows, config, old.as_ref());
+                let minibatch = Minibatch::new(batch, rows, config, old.as_ref(), units);
                 policy.net.forward(&input, &mut policy.tape);
                 let (heads, d_heads) = policy.tape.output_and_gradient();
                 let distribution = distribution(*choices, log_sigma);

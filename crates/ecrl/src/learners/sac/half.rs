@@ -5,20 +5,8 @@ use nets::{Mlp, Tape, gaussian};
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
 
+use crate::learners::critic::{Critic, Inputs, Price};
 use crate::memory::replay::{Replay, Transition};
-
-use super::critic::Critic;
-
-/// The rows that the critics see, of the whole batch or of one half.
-#[derive(Debug, Clone)]
-pub struct Inputs<T> {
-    /// `[s, a]`
-    pub taken: T,
-    /// `[s', ã']`
-    pub next_drawn: T,
-    /// `[s, ã]`
-    pub drawn: T,
-}
 
 /// One half of the batch, as the actor sees it.
 #[derive(Debug, Clone)]
@@ -26,8 +14,10 @@ pub struct Half {
     pub rows: usize,
     pub obs: Vec<f32>,
     pub next_obs: Vec<f32>,
-    /// r - λ·c
+    /// The reward, by its price r - λ·c.
     pub reward: Vec<f32>,
+    /// Of each row, the costs that something is learnt of by themselves.
+    pub costs: Vec<f32>,
     /// γ (1 - terminated)
     pub discount: Vec<f32>,
     pub noise: Vec<f32>,
@@ -39,28 +29,15 @@ pub struct Half {
     pub actor_gradient: Vec<f32>,
 }
 
-impl Inputs<Vec<f32>> {
-    /// The rows of each half of the batch; the first half is the larger one.
-    pub fn halves(&mut self, rows: usize) -> [Inputs<&mut [f32]>; 2] {
-        let at = self.taken.len() / rows * rows.div_ceil(2);
-        let (taken, taken_2) = self.taken.split_at_mut(at);
-        let (next_drawn, next_drawn_2) = self.next_drawn.split_at_mut(at);
-        let (drawn, drawn_2) = self.drawn.split_at_mut(at);
-        [
-            Inputs { taken, next_drawn, drawn },
-            Inputs { taken: taken_2, next_drawn: next_drawn_2, drawn: drawn_2 },
-        ]
-    }
-}
-
 impl Half {
-    pub fn new(rows: usize, obs: usize, action: usize, actor: &Mlp) -> Self {
+    pub fn new(rows: usize, [obs, action, costs]: [usize; 3], actor: &Mlp) -> Self {
         let zeros = |width: usize| vec![0.0; rows * width];
         Self {
             rows,
             obs: zeros(obs),
             next_obs: zeros(obs),
             reward: zeros(1),
+            costs: zeros(costs),
             discount: zeros(1),
             noise: zeros(action),
             next_noise: zeros(action),
@@ -75,13 +52,13 @@ impl Half {
     pub fn draw(
         &mut self,
         mut inputs: Inputs<&mut [f32]>,
-        replay: &Replay,
+        (replay, price): (&Replay, Price),
         gamma: f32,
         rng: &mut Rng,
         actor: &Mlp,
     ) {
         for row in 0..self.rows {
-            self.set(row, replay.sample(rng), gamma, &mut inputs);
+            self.set(row, (replay.sample(rng), price), gamma, &mut inputs);
         }
         for noise in [&mut self.noise, &mut self.next_noise] {
             noise.fill_with(|| rng.sample(StandardNormal));
@@ -92,7 +69,7 @@ impl Half {
     pub fn set(
         &mut self,
         row: usize,
-        transition: Transition,
+        (transition, price): (Transition, Price),
         gamma: f32,
         inputs: &mut Inputs<&mut [f32]>,
     ) {
@@ -104,8 +81,10 @@ impl Half {
         inputs.taken[row * width + n..][..action.len()].copy_from_slice(action);
         inputs.drawn[row * width..][..n].copy_from_slice(obs);
         inputs.next_drawn[row * width..][..n].copy_from_slice(next_obs);
-        let penalties = transition.multipliers.iter().zip(transition.costs);
-        self.reward[row] = penalties.fold(transition.reward, |r, (lambda, c)| r - lambda * c);
+        let Transition { reward, costs, multipliers, .. } = transition;
+        let width = self.costs.len() / self.rows;
+        let out = &mut self.costs[row * width..][..width];
+        self.reward[row] = price.apply(reward, costs, multipliers, out);
         self.discount[row] = if transition.terminated { 0.0 } else { gamma };
     }
 
@@ -125,12 +104,13 @@ impl Half {
         rewards.map(|((reward, discount), log_prob)| (*reward, *discount, *log_prob))
     }
 
-    /// The gradient of the actor, for the rows of the batch from `first` on.
+    /// The gradient of the actor, for the rows of the batch from `first` on; of costs, the gradient of all
+    /// actions.
     pub fn back_to_actor(
         &mut self,
         actor: &Mlp,
         drawn: &[f32],
-        critics: [&Critic; 2],
+        (critics, costs): ([&Critic; 2], &[Critic]),
         first: usize,
         d_log_prob: f32,
     ) {
@@ -140,6 +120,10 @@ impl Half {
             for (&row, d) in rows.filter(|(row, _)| (first..first + self.rows).contains(row)) {
                 self.d_action[(row - first) * actions..][..actions].copy_from_slice(d);
             }
+        }
+        for cost in costs {
+            let own = &cost.d_action[first * actions..];
+            self.d_action.iter_mut().zip(own).for_each(|(sum, d)| *sum += d);
         }
         let width = drawn.len() / self.rows;
         let (head, d_head) = self.tape.output_and_gradient();

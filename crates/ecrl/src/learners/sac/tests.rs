@@ -32,7 +32,7 @@ fn learner(fixture: &Value) -> Sac {
         actor_lr: number("actor_lr"),
         critic_lr: number("critic_lr"),
     };
-    let mut sac = Sac::new(config, size("obs"), size("action"), &mut cmdp::rng([0; 4]));
+    let mut sac = Sac::new(config, [size("obs"), size("action"), 0], &mut cmdp::rng([0; 4]));
     let start = &fixture["start"];
     sac.actor.params_mut().copy_from_slice(&floats(&start["actor"]));
     for (i, critic) in sac.critics.iter_mut().enumerate() {
@@ -61,7 +61,7 @@ fn fill(sac: &mut Sac, batch: &Value) {
                 next_obs: &next_obs,
                 terminated: batch["terminated"][first + row].as_bool().unwrap(),
             };
-            half.set(row, transition, gamma, &mut inputs);
+            half.set(row, (transition, Price::Stored), gamma, &mut inputs);
         }
         let rows = |name: &str| -> Vec<f32> {
             (first..first + half.rows).flat_map(|row| floats(&batch[name][row])).collect()
@@ -87,7 +87,7 @@ fn ten_updates_agree_with_pytorch() {
     let mut sac = learner(&fixture);
     for (i, batch) in fixture["batches"].as_array().unwrap().iter().enumerate() {
         fill(&mut sac, batch);
-        let losses = sac.learn();
+        let losses = sac.learn(Price::Stored);
         let expected = &fixture["losses"][i];
         for (ours, theirs) in [
             (losses.critic[0], &expected["critic"][0]),
@@ -151,7 +151,7 @@ fn both_losses_have_the_gradients_of_finite_differences() {
     let mut sac = learner(&fixture);
     fill(&mut sac, &fixture["batches"][0]);
     let before = sac.clone();
-    sac.learn();
+    sac.learn(Price::Stored);
     let batch = before.config.batch as f64;
     let rows = |numbers: &[f32], width: usize| -> Vec<Vec<f64>> {
         numbers.chunks_exact(width).map(doubles).collect()
@@ -200,7 +200,7 @@ fn a_truncated_transition_bootstraps_and_a_terminated_one_does_not() {
     let fixture: Value = serde_json::from_str(FIXTURE).unwrap();
     let mut sac = learner(&fixture);
     fill(&mut sac, &fixture["batches"][0]);
-    sac.learn();
+    sac.learn(Price::Stored);
     let terminated = fixture["batches"][0]["terminated"].as_array().unwrap();
     let rows = sac.target.iter().zip(sac.halves.iter().flat_map(|half| &half.reward));
     let mut seen = [0, 0];
@@ -236,10 +236,10 @@ fn the_bits_do_not_depend_on_the_threads() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         // Large enough for threads to share single products.
         let config = SacConfig { batch: 101, ..SacConfig::default() };
-        let mut sac = Sac::new(config, 3, 2, &mut cmdp::rng([1; 4]));
+        let mut sac = Sac::new(config, [3, 2, 0], &mut cmdp::rng([1; 4]));
         pool.install(|| {
             for i in 0..20 {
-                sac.update(&replay, &mut [cmdp::rng([i, 0, 0, 0]), cmdp::rng([i, 0, 0, 1])]);
+                sac.update(&replay, Price::Stored, &mut [cmdp::rng([i, 0, 0, 0]), cmdp::rng([i, 0, 0, 1])]);
             }
         });
         (sac.actor, sac.critics.map(|c| (c.net, c.target)))
@@ -252,7 +252,7 @@ fn the_bits_do_not_depend_on_the_threads() {
 #[test]
 fn a_broken_tensor_is_named() {
     let config = SacConfig { hidden: vec![8], batch: 4, ..SacConfig::default() };
-    let mut sac = Sac::new(config, 3, 2, &mut cmdp::rng([1; 4]));
+    let mut sac = Sac::new(config, [3, 2, 0], &mut cmdp::rng([1; 4]));
     let found = |sac: &mut Sac| Walk::find_not_finite(|walk| sac.walk(walk));
     assert_eq!(found(&mut sac), None);
     let bias = sac.critics[1].net.bias_range(0).start;
