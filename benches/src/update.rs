@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use ecrl::learners::critic::Price;
+use ecrl::learners::off_policy::Learner as _;
 use ecrl::learners::sac::{Sac, SacConfig};
 use ecrl::memory::replay::{Replay, Transition};
 use gemm_common::Parallelism;

@@ -15,6 +15,7 @@
 
 mod adam;
 pub mod categorical;
+mod constants;
 pub mod gaussian;
 pub mod matrix;
 mod mlp;

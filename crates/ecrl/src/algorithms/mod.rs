@@ -5,6 +5,7 @@ mod cpo;
 mod ecrl;
 pub(crate) mod focops;
 pub(crate) mod ipo;
+mod off_policy;
 pub(crate) mod on_policy;
 mod pdac;
 pub(crate) mod ppo;
@@ -39,6 +40,10 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &cpo::CPO,
     &cpo::PCPO,
     &pdac::PDAC,
+    &off_policy::SAC_LAG,
+    &off_policy::SAC_PID,
+    &off_policy::TD3,
+    &off_policy::TD3_LAG,
 ];
 
 /// The algorithm where none is named.

@@ -53,6 +53,14 @@ pub struct Rollout {
 }
 
 impl Rollout {
+    /// Of every step, row after row: the reward, then each cost.
+    pub fn signals(&self) -> Vec<f32> {
+        let cost = self.costs.len() / self.rewards.len().max(1);
+        let rows = self.rewards.iter().enumerate();
+        rows.flat_map(|(t, reward)| [*reward].into_iter().chain(row(&self.costs, t, cost).iter().copied()))
+            .collect()
+    }
+
     /// Stores every transition with the multipliers in force; the last as a terminated one if it was,
     /// or whatever ended it if `always_terminates`.
     pub fn remember(&self, replay: &mut Replay, multipliers: &[f64], always_terminates: bool) {

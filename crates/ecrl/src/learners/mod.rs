@@ -1,10 +1,11 @@
 //! Gradient learners: what turns experience into a better policy.
 
 pub mod critic;
-mod moments;
+pub(crate) mod moments;
 pub mod off_policy;
 pub mod ppo;
 pub mod sac;
+pub mod td3;
 pub mod trust_region;
 
 use crate::metrics::Metric;

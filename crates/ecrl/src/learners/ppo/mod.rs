@@ -120,22 +120,8 @@ impl Ppo {
     /// The policy as all others are: from an observation as it comes to `[μ, log σ]`, or to scores. The
     /// normalisation is worked into the first layer, log σ into the last.
     pub fn actor(&self) -> Mlp {
-        let net = &self.policy.net;
-        let inputs = net.sizes()[0];
-        let mut sizes = net.sizes().to_vec();
-        let outputs = sizes.last_mut().expect("a layer");
-        let given = *outputs;
-        *outputs += self.log_sigma.len();
-        let mut actor = Mlp::zeros(&sizes, net.activation());
-        for layer in 0..net.layers() {
-            for (to, from) in [
-                (actor.weight_range(layer), net.weight_range(layer)),
-                (actor.bias_range(layer), net.bias_range(layer)),
-            ] {
-                let count = from.len();
-                actor.params_mut()[to][..count].copy_from_slice(&net.params()[from]);
-            }
-        }
+        let inputs = self.policy.net.sizes()[0];
+        let mut actor = self.policy.net.with_constants(&self.log_sigma);
         let (weights, biases) = (actor.weight_range(0), actor.bias_range(0));
         for (unit, bias) in biases.enumerate() {
             let mut shift = 0.0;
@@ -148,8 +134,6 @@ impl Ppo {
             let bias = &mut actor.params_mut()[bias];
             *bias = (f64::from(*bias) - shift) as f32;
         }
-        let biases = actor.bias_range(net.layers() - 1);
-        actor.params_mut()[biases][given..].copy_from_slice(&self.log_sigma);
         actor
     }
 
@@ -157,19 +141,7 @@ impl Ppo {
     /// its first layer: until something was seen, nothing is added to it.
     pub fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
         verify_start(&self.actor(), actor)?;
-        let net = &mut self.policy.net;
-        for layer in 0..net.layers() {
-            for (to, from) in [
-                (net.weight_range(layer), actor.weight_range(layer)),
-                (net.bias_range(layer), actor.bias_range(layer)),
-            ] {
-                let count = to.len();
-                net.params_mut()[to].copy_from_slice(&actor.params()[from][..count]);
-            }
-        }
-        let biases = actor.bias_range(actor.layers() - 1);
-        let given = biases.len() - self.log_sigma.len();
-        self.log_sigma.copy_from_slice(&actor.params()[biases][given..]);
+        self.log_sigma = self.policy.net.take_without_constants(actor);
         self.started = true;
         Ok(())
     }
