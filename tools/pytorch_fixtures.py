@@ -112,6 +112,111 @@ def sac():
     write("sac.json", fixture)
 
 
+def constrained_case(name):
+    """Four updates with critics of two costs (sac, td3), or with the slopes of a meta-gradient (metal)."""
+    updates, weights, centres = 4, [0.7, 2.5], [0.4, 0.0]
+    delay, smoothing, clip = 2, 0.2, 0.3
+    torch.manual_seed(3)
+    rng = np.random.default_rng(3)
+    td3, hidden = name == "td3", [6, 5]
+    actor = network(OBS, ACTION if td3 else 2 * ACTION, hidden)
+    actor_target = network(OBS, ACTION if td3 else 2 * ACTION, hidden)
+    actor_target.load_state_dict(actor.state_dict())
+    critics = [network(OBS + ACTION, 1, hidden) for _ in range(2 if name == "metal" else 4)]
+    targets = [network(OBS + ACTION, 1, hidden) for _ in critics]
+    optimisers = [torch.optim.Adam(net.parameters(), CRITIC_LR) for net in critics]
+    actor_optimiser = torch.optim.Adam(actor.parameters(), ACTOR_LR)
+    nets = lambda: {"actor": flat(actor), "critics": [flat(c) for c in critics], "targets": [flat(t) for t in targets]}
+    start, batches, losses = nets(), [], []
+
+    def act(net, obs, noise):
+        return (torch.tanh(net(obs)), torch.zeros(BATCH)) if td3 else draw(net, obs, noise)
+
+    for update in range(1, updates + 1):
+        batch = {
+            "obs": rng.normal(size=(BATCH, OBS)),
+            "action": rng.uniform(-1, 1, (BATCH, ACTION)),
+            "next_obs": rng.normal(size=(BATCH, OBS)),
+            "reward": rng.normal(size=BATCH),
+            "costs": rng.uniform(0, 1, (BATCH, 2)),
+            "multipliers": rng.uniform(0, 1, (BATCH, 2)),
+            "terminated": rng.uniform(size=BATCH) < 0.3,
+            "noise": rng.normal(size=(BATCH, ACTION)),
+            "next_noise": rng.normal(size=(BATCH, ACTION)),
+        }
+        t = {k: torch.tensor(v, dtype=torch.float32) for k, v in batch.items()}
+        batches.append({k: v.astype(np.float32 if v.dtype != bool else bool).tolist() for k, v in batch.items()})
+        costs = t["costs"] - (torch.tensor(centres) if name != "metal" else 0.0)
+        lambdas = torch.tensor(weights, requires_grad=True)
+        with torch.no_grad():
+            next_action, next_log_prob = act(actor_target if td3 else actor, t["next_obs"], t["next_noise"])
+            if td3:
+                next_action = (next_action + (smoothing * t["noise"]).clamp(-clip, clip)).clamp(-1, 1)
+            q = [net(torch.cat([t["next_obs"], next_action], 1)).squeeze(1) for net in targets]
+        discount = GAMMA * (1 - t["terminated"])
+        reward = t["reward"] - (lambdas * costs).sum(1) if name == "metal" else t["reward"]
+        y = reward + discount * (torch.min(q[0], q[1]) - (0.0 if td3 else ALPHA) * next_log_prob)
+        ys = [y, y, *(costs[:, i] + discount * q[2 + i] for i in range(len(critics) - 2))]
+        taken = torch.cat([t["obs"], t["action"]], 1)
+        critic_losses, slopes = [], []
+        for i, (net, target, optimiser) in enumerate(zip(critics, ys, optimisers)):
+            loss = ((net(taken).squeeze(1) - target) ** 2).mean()
+            gradient = torch.autograd.grad(loss, list(net.parameters()), create_graph=name == "metal")
+            for p, g in zip(net.parameters(), gradient):
+                p.grad = g.detach()
+            if name == "metal" and i == 0:
+                # How the parameters after a plain step of this rate move with each multiplier.
+                flat_gradient = torch.cat([g.reshape(-1) for g in gradient])
+                moved = torch.stack([
+                    torch.autograd.grad(flat_gradient[k], lambdas, retain_graph=True)[0] for k in range(len(flat_gradient))
+                ])
+            optimiser.step()
+            critic_losses.append(loss.item())
+            if name == "metal" and i == 0:
+                after = ((net(taken).squeeze(1) - target) ** 2).mean()
+                direct = torch.autograd.grad(after, lambdas, retain_graph=True)[0]
+                back = torch.cat([g.reshape(-1) for g in torch.autograd.grad(after, list(net.parameters()))])
+                slopes = (direct - CRITIC_LR * back @ moved).tolist()
+        moves = not td3 or update % delay == 0
+        if moves:
+            action, log_prob = act(actor, t["obs"], t["noise"])
+            q = [net(torch.cat([t["obs"], action], 1)).squeeze(1) for net in critics]
+            value = q[0] if td3 else torch.min(q[0], q[1])
+            priced = sum(w * q_ for w, q_ in zip(weights, q[2:]))
+            whole = 1 + sum(weights) if len(critics) > 2 else 1.0
+            loss = (((0.0 if td3 else ALPHA) * log_prob - value + priced) / whole).mean()
+            actor_optimiser.zero_grad()
+            loss.backward()
+            actor_optimiser.step()
+            with torch.no_grad():
+                for net, target in [*zip(critics, targets), (actor, actor_target)]:
+                    for p, q_ in zip(net.parameters(), target.parameters()):
+                        q_.mul_(1 - TAU).add_(TAU * p)
+            actor_loss = loss.item()
+        losses.append({"critic": critic_losses, "actor": actor_loss if update >= delay or not td3 else 0.0, "slopes": slopes})
+    return {
+        "weights": weights,
+        "centres": centres,
+        "smoothing": smoothing,
+        "smoothing_clip": clip,
+        "delay": delay,
+        "start": start,
+        "batches": batches,
+        "losses": losses,
+        "after": {**nets(), "actor_target": flat(actor_target)},
+    }
+
+
+def constrained():
+    fixture = {
+        "torch": torch.__version__,
+        "sizes": {"obs": OBS, "action": ACTION, "hidden": [6, 5], "batch": BATCH},
+        "config": {"gamma": GAMMA, "tau": TAU, "alpha": ALPHA, "actor_lr": ACTOR_LR, "critic_lr": CRITIC_LR},
+        "cases": {name: constrained_case(name) for name in ("sac", "td3", "metal")},
+    }
+    write("constrained.json", fixture)
+
+
 PPO_CASES = {
     "ppo": {"constraints": 0},
     "everything": {"constraints": 0, "value_clip": True, "entropy_coef": 0.02, "normalise_advantages": False},
@@ -329,6 +434,7 @@ def trust_region():
 def main():
     torch.set_num_threads(1)
     sac()
+    constrained()
     ppo()
     trust_region()
 

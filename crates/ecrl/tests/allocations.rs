@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ecrl::learners::critic::Price;
 use ecrl::learners::sac::{Sac, SacConfig};
 use ecrl::memory::replay::{Replay, Transition};
 
@@ -44,13 +45,13 @@ fn an_update_reuses_its_buffers() {
         });
     }
     let mut rngs = [cmdp::rng([1; 4]), cmdp::rng([2; 4])];
-    let mut sac = Sac::new(SacConfig::default(), 17, 6, &mut cmdp::rng([0; 4]));
+    let mut sac = Sac::new(SacConfig::default(), [17, 6, 0], &mut cmdp::rng([0; 4]));
     // One thread: with two, it is a matter of chance when each first needs its scratch space.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let counted = pool.install(|| {
-        (0..20).for_each(|_| _ = sac.update(&replay, &mut rngs));
+        (0..20).for_each(|_| _ = sac.update(&replay, Price::Stored, &mut rngs));
         let before = ALLOCATIONS.load(Ordering::Relaxed);
-        (0..20).for_each(|_| _ = sac.update(&replay, &mut rngs));
+        (0..20).for_each(|_| _ = sac.update(&replay, Price::Stored, &mut rngs));
         ALLOCATIONS.load(Ordering::Relaxed) - before
     });
     assert_eq!(counted, 0);

@@ -96,32 +96,27 @@ impl Digest {
 }
 
 const COMMON: &str = "steps = 3000\nseed = 7\n[test]\nevery = 500\nshare = 100.0\n";
-const OFF_POLICY: &str = r#"
-    [learner]
-    learning_starts = 800
-    grad_steps_per_env_step = 0.3
-    [sac]
-    hidden = [16, 12]
-    batch = 30
-    [replay]
-    capacity = 2500 # less than the steps, so that the ring wraps
-"#;
-const ON_POLICY: &str = r#"
-    [ppo]
-    hidden = [10, 8]
-    collect = 601
-    batch = 64
-    epochs = 3
-    recompute_advantages = true
-"#;
+/// What the sections of an algorithm are set to, where it has them.
+const SECTIONS: [(&str, &str); 6] = [
+    ("learner", "learning_starts = 800\ngrad_steps_per_env_step = 0.3\n"),
+    ("sac", "hidden = [16, 12]\nbatch = 30\n"),
+    ("td3", "hidden = [16, 12]\nbatch = 30\n"),
+    ("replay", "capacity = 2500 # less than the steps, so that the ring wraps\n"),
+    (
+        "ppo",
+        "hidden = [10, 8]\ncollect = 601\nbatch = 64\nepochs = 3\nrecompute_advantages = true\n",
+    ),
+    ("actor_critic", "hidden = [10, 8]\ncollect = 601\nbatch = 64\nepochs = 3\n"),
+];
 
 fn trainer(algorithm: &str, constraints: &[&str]) -> Trainer {
     let mut layers = Layers::default();
     layers.toml(COMMON).unwrap();
     layers.set("algorithm", algorithm);
     let defaults = layers.build().unwrap().sections;
-    let on_policy = defaults.contains_key("ppo");
-    layers.toml(if on_policy { ON_POLICY } else { OFF_POLICY }).unwrap();
+    for (section, values) in SECTIONS.iter().filter(|(name, _)| defaults.contains_key(*name)) {
+        layers.toml(&format!("[{section}]\n{values}")).unwrap();
+    }
     for (key, value) in [("lambda", 0.3), ("eta", 0.1)] {
         if defaults.get("multipliers").is_some_and(|rule| rule.get(key).is_some()) {
             layers.set(&format!("multipliers.{key}"), value);

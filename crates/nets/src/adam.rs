@@ -33,6 +33,11 @@ impl Adam {
         (&mut self.steps, &mut self.m, &mut self.v)
     }
 
+    /// The learning rate.
+    pub fn learning_rate(&self) -> f64 {
+        self.learning_rate
+    }
+
     /// Goes on with another learning rate.
     pub fn set_learning_rate(&mut self, learning_rate: f64) {
         self.learning_rate = learning_rate;

@@ -12,31 +12,27 @@ use runs::checkpoint::Checkpoints;
 use runs::directory::LogState;
 use runs::policy::Policy;
 
-const OFF_POLICY: &str = r#"
-    [learner]
-    learning_starts = 500
-    grad_steps_per_env_step = 0.3
-    [sac]
-    hidden = [16, 16]
-    batch = 32
-    [replay]
-    capacity = 5000 # less than the steps, so that the ring wraps
-"#;
-const ON_POLICY: &str = r#"
-    [ppo]
-    hidden = [8, 8]
-    collect = 600 # environments pause within an episode
-    batch = 50
-    epochs = 12
-    recompute_advantages = true
-"#;
+/// What the sections of an algorithm are set to, where it has them. Environments pause within an episode, and
+/// the ring holds less than the steps, so that it wraps.
+const SECTIONS: [(&str, &str); 6] = [
+    ("learner", "learning_starts = 500\ngrad_steps_per_env_step = 0.3\n"),
+    ("sac", "hidden = [16, 16]\nbatch = 32\n"),
+    ("td3", "hidden = [16, 16]\nbatch = 32\n"),
+    ("replay", "capacity = 5000\n"),
+    (
+        "ppo",
+        "hidden = [8, 8]\ncollect = 600\nbatch = 50\nepochs = 12\nrecompute_advantages = true\n",
+    ),
+    ("actor_critic", "hidden = [8, 8]\ncollect = 600\nbatch = 50\nepochs = 12\n"),
+];
 
 fn config(algorithm: &str) -> Config {
     let mut layers = Layers::default();
     layers.set("algorithm", algorithm).set("steps", 6000).set("test.every", 500);
     let sections = layers.build().unwrap().sections;
-    let on_policy = sections.contains_key("ppo");
-    layers.toml(if on_policy { ON_POLICY } else { OFF_POLICY }).unwrap();
+    for (section, values) in SECTIONS.iter().filter(|(name, _)| sections.contains_key(*name)) {
+        layers.toml(&format!("[{section}]\n{values}")).unwrap();
+    }
     if sections.get("multipliers").is_some_and(|rule| rule.get("eta").is_some()) {
         layers.set("multipliers.eta", 0.1);
     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! with advantages of a minibatch brought to mean 0 and deviation 1. The multipliers follow a rule of
-//! `multipliers/`; as in `ppo-lag`, w_i is λ_i times the reward's unit over the cost's.
+//! `multipliers/`; as in `ppo-lag`, w_i is λ_i times the deviation of the reward's advantages over that of the cost's.
 //!
 //! 1. Zhang, Vuong & Ross, First Order Constrained Optimization in Policy Space, NeurIPS 2020.
 
@@ -24,7 +24,7 @@ use crate::metrics::{About, Figures, Metric, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{KL, OnPolicy, Part, Variant, lagrangian, weights};
+use super::on_policy::{KL, OnPolicy, Part, Variant, lagrangian};
 
 /// `focops`
 pub static FOCOPS: Definition<OnPolicy<Focops>> = Definition {
@@ -100,8 +100,7 @@ impl Objective for Focops {
     fn loss(&self, terms: &mut Terms) {
         let FocopsConfig { delta, temperature } = self.config;
         let (delta, factor) = (delta as f32, 1.0 / temperature as f32);
-        let weights = weights(self.lambdas.get(), terms.units);
-        let advantage = lagrangian(terms.advantage, terms.scale, terms.costs, weights);
+        let advantage = lagrangian(terms.advantage, terms.scale, terms.costs, &self.lambdas.weights());
         let count = terms.count();
         let mut left = 0.0;
         for (row, a) in advantage.iter().enumerate() {
@@ -137,6 +136,10 @@ impl Variant for Focops {
 
     fn observe(&mut self, ended: &[Episode]) {
         self.lambdas.answer(ended);
+    }
+
+    fn begin(&mut self, ppo: &Ppo) {
+        self.lambdas.measure(&ppo.spreads());
     }
 
     fn update(&mut self, ppo: &mut Ppo, Part { rows, rate, .. }: Part) -> Figures {

@@ -123,13 +123,14 @@ impl Barrier {
 impl Objective for Barrier {
     fn loss(&self, terms: &mut Terms) {
         let slopes = self.slopes();
-        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, slopes), 1.0);
+        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, &slopes), 1.0);
     }
 }
 
 impl Variant for Barrier {
     type Section = IpoSection;
     const USES_COSTS: bool = true;
+    const STATE_VERSION: u32 = 2;
     const METRICS: &'static [&'static About] = &[&LAMBDA_LEARNER.about];
 
     fn ppo(section: &IpoSection) -> PpoConfig {

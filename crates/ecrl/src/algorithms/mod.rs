@@ -5,6 +5,7 @@ mod cpo;
 mod ecrl;
 pub(crate) mod focops;
 pub(crate) mod ipo;
+mod metal;
 mod off_policy;
 pub(crate) mod on_policy;
 mod pdac;
@@ -44,6 +45,7 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &off_policy::SAC_PID,
     &off_policy::TD3,
     &off_policy::TD3_LAG,
+    &metal::METAL,
 ];
 
 /// The algorithm where none is named.

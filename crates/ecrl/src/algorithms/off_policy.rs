@@ -21,7 +21,7 @@ use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Build, Collected, Definition, Setup};
-use crate::collect::episodes::{Rollout, constraint_values, excess, mean_costs};
+use crate::collect::episodes::{Rollout, constraint_values, mean_costs};
 use crate::config::{ConfigError, Section};
 use crate::context::Context;
 use crate::learners::critic::Price;
@@ -31,12 +31,11 @@ use crate::learners::sac::{Sac, SacConfig};
 use crate::learners::td3::{Td3, Td3Config};
 use crate::learners::{COST_CRITIC_LOSS, ENTROPY};
 use crate::memory::replay::Replay;
-use crate::metrics::{About, EXCESS, Figures, Record, UNSTABLE};
+use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
-use super::on_policy::weights;
 use super::sac::SacSection;
 
 /// `sac-lag`
@@ -72,7 +71,7 @@ pub static TD3_LAG: Definition<Constrained<Td3>> = Definition {
 };
 
 /// SAC with the values that are usual elsewhere: half the paper's batch, targets that follow faster.
-fn fast_sac(multipliers: Rule) -> SacSection {
+pub fn fast_sac(multipliers: Rule) -> SacSection {
     let sac = SacConfig { batch: 256, tau: 5e-3, actor_lr: 3e-4, ..SacConfig::default() };
     let learner = LearnerConfig { episodes: 1, ..LearnerConfig::default() };
     SacSection { learner, sac, replay: ReplayConfig::default(), multipliers }
@@ -174,10 +173,8 @@ impl<L> Constrained<L> {
         }
         let ended: Vec<cmdp::Episode> = played.iter().map(|r| r.episode.clone()).collect();
         lambdas.answer(&ended);
-        let deviation = |signal| self.signals.deviation(signal);
-        let units: Vec<f64> =
-            (0..spec.constraints.len()).map(|i| deviation(0) / deviation(1 + i)).collect();
-        self.weights = weights(lambdas.get(), &units);
+        let units = self.signals.units();
+        self.weights = lambdas.get().iter().zip(units).map(|(lambda, unit)| lambda * unit).collect();
     }
 }
 
@@ -211,11 +208,7 @@ impl<L: Critical> Algorithm for Constrained<L> {
         let none = vec![0.0; context.spec.constraints.len()];
         let played = self.learner.play(context, &none, record);
         self.observe(&played, &context.spec);
-        let steps = played.iter().map(|r| r.episode.steps() as u64).sum();
-        let episodes = played.iter().map(|r| &r.episode);
-        record.set(&EXCESS, excess(episodes, &context.spec.constraints));
-        record.set(&UNSTABLE, played.iter().filter(|r| r.unstable).count() as u64);
-        Collected { steps, updates: self.learner.updates_due(context, steps, record) }
+        self.learner.conclude_play(context, &played, record)
     }
 
     fn update(&mut self, context: &Context) -> Figures {

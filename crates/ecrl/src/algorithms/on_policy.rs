@@ -30,6 +30,8 @@ pub trait Variant: Send + Sized + 'static {
     const USES_COSTS: bool;
     /// Whether costs that it sees have critics, and so advantages.
     const CRITICS: bool = Self::USES_COSTS;
+    /// The version of its state; raised when an older one would be misread.
+    const STATE_VERSION: u32 = 1;
     /// Whether the policy that played is remembered, to tell how far the policy is from it.
     const REMEMBERS: bool = false;
     /// What its policy's updates record.
@@ -52,6 +54,11 @@ pub trait Variant: Send + Sized + 'static {
     /// Changes what was played before it is learnt from; costs without critics are gone afterwards.
     fn shape(&self, batch: &mut Batch) {
         let _ = batch;
+    }
+
+    /// Takes note of what is about to be learnt from, once its advantages are known.
+    fn begin(&mut self, ppo: &Ppo) {
+        let _ = ppo;
     }
 
     /// Takes note of how far the policy has moved, before every epoch but the first.
@@ -123,20 +130,15 @@ pub fn lagrangian(
     advantage: &[f32],
     scale: f32,
     costs: &[Vec<f32>],
-    weights: impl IntoIterator<Item = f64> + Clone,
+    weights: &[f64],
 ) -> Vec<f32> {
-    let whole = 1.0 + weights.clone().into_iter().sum::<f64>() as f32;
+    let whole = 1.0 + weights.iter().sum::<f64>() as f32;
     let mut advantage: Vec<f32> = advantage.iter().map(|a| a / whole).collect();
-    for (weight, costs) in weights.into_iter().zip(costs) {
-        let weight = weight as f32 / (whole * scale);
+    for (weight, costs) in weights.iter().zip(costs) {
+        let weight = *weight as f32 / (whole * scale);
         advantage.iter_mut().zip(costs).for_each(|(a, cost)| *a -= weight * cost);
     }
     advantage
-}
-
-/// The weights of costs by multipliers without a unit.
-pub fn weights(lambdas: &[f64], units: &[f64]) -> Vec<f64> {
-    lambdas.iter().zip(units).map(|(lambda, unit)| lambda * unit).collect()
 }
 
 /// Smaller networks, and advantages that are estimated once and normalised.
@@ -162,6 +164,7 @@ pub struct OnPolicy<V> {
 
 impl<V: Variant> Build for OnPolicy<V> {
     type Section = V::Section;
+    const STATE_VERSION: u32 = V::STATE_VERSION;
     const TAKES_CHOICES: bool = true;
     /// Playing takes most of the time: five episodes after every batch would be more than half of a run.
     const TEST_SHARE: f64 = 0.08;
@@ -212,6 +215,7 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         }
         self.variant.shape(&mut batch);
         self.ppo.learn_from(batch);
+        self.variant.begin(&self.ppo);
         self.done = 0;
         Collected {
             steps: self.ppo.rows() as u64,

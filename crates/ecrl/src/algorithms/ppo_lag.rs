@@ -7,9 +7,8 @@
 //! A = ( A_r - Σ_i w_i A_i ) / ( 1 + Σ_i w_i )        w_i = λ_i·d_r/d_i        -mean min( ρA, clip(ρ) A )
 //! ```
 //!
-//! where d are the running deviations of the returns of reward and costs: λ has no unit, and 1 means that a
-//! cost weighs as much as the reward, whatever they are measured in;
-//! and the multipliers follow a rule of `multipliers/` over the episodes that ended in what was just
+//! where d are deviations of advantages, smoothed over batches: λ has no unit, and 1 means that a cost weighs as
+//! much as the reward, whatever they are measured in. The multipliers follow a rule of `multipliers/` over the episodes that ended in what was just
 //! played: for `ppo-lag` ascent by the error divided by the threshold, `λ_i ← max(0, λ_i + η·mean(J_Ci -
 //! ε_i)/ε_i)`; for `ppo-pid` a PID controller.
 //!
@@ -27,7 +26,7 @@ use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{OnPolicy, Part, Variant, lagrangian, weights};
+use super::on_policy::{OnPolicy, Part, Variant, lagrangian};
 
 /// `ppo-lag`
 pub static PPO_LAG: Definition<OnPolicy<Lagrangian>> = Definition {
@@ -83,14 +82,14 @@ pub struct Lagrangian {
 
 impl Objective for Lagrangian {
     fn loss(&self, terms: &mut Terms) {
-        let weights = weights(self.lambdas.get(), terms.units);
-        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, weights), 1.0);
+        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, &self.lambdas.weights()), 1.0);
     }
 }
 
 impl Variant for Lagrangian {
     type Section = LagSection;
     const USES_COSTS: bool = true;
+    const STATE_VERSION: u32 = 2;
     const METRICS: &'static [&'static About] = &[&LAMBDA_LEARNER.about];
 
     fn ppo(section: &LagSection) -> PpoConfig {
@@ -103,6 +102,10 @@ impl Variant for Lagrangian {
 
     fn observe(&mut self, ended: &[Episode]) {
         self.lambdas.answer(ended);
+    }
+
+    fn begin(&mut self, ppo: &Ppo) {
+        self.lambdas.measure(&ppo.spreads());
     }
 
     fn update(&mut self, ppo: &mut Ppo, Part { rows, rate, .. }: Part) -> Figures {

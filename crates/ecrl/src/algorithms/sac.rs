@@ -11,7 +11,7 @@ use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Build, Collected, Definition, PAPER, Preset, Setup};
-use crate::collect::episodes::{constraint_values, excess};
+use crate::collect::episodes::constraint_values;
 use crate::config::{ConfigError, Section};
 use crate::context::Context;
 use crate::learners::ENTROPY;
@@ -21,7 +21,7 @@ use crate::learners::off_policy::{
 };
 use crate::learners::sac::{Sac, SacConfig};
 use crate::memory::replay::Replay;
-use crate::metrics::{About, EXCESS, Figures, Record, UNSTABLE};
+use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{AUTHORS_ASCENT, LAMBDA_LEARNER, Multipliers, Rule};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
@@ -103,11 +103,7 @@ impl Algorithm for Alone {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
         let played = self.learner.play(context, self.multipliers.of_learner(), record);
         self.values = constraint_values(&played);
-        let steps = played.iter().map(|r| r.episode.steps() as u64).sum();
-        let episodes = played.iter().map(|r| &r.episode);
-        record.set(&EXCESS, excess(episodes, &context.spec.constraints));
-        record.set(&UNSTABLE, played.iter().filter(|r| r.unstable).count() as u64);
-        Collected { steps, updates: self.learner.updates_due(context, steps, record) }
+        self.learner.conclude_play(context, &played, record)
     }
 
     fn update(&mut self, context: &Context) -> Figures {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `trpo-lag` goes up the Lagrangian, `(A_r - Σ_i w_i A_i)/(1 + Σ_i w_i)`, with multipliers that follow a rule
-//! of `multipliers/`; as in `ppo-lag`, w_i is λ_i times the reward's unit over the cost's.
+//! of `multipliers/`; as in `ppo-lag`, w_i is λ_i times the deviation of the reward's advantages over that of the cost's.
 //!
 //! 1. Schulman et al., Trust Region Policy Optimization, ICML 2015.
 //! 2. Ray, Achiam & Amodei, Benchmarking Safe Exploration in Deep Reinforcement Learning, 2019.
@@ -21,7 +21,7 @@ use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
 use crate::state::{StateError, Walk};
 
-use super::on_policy::{OnPolicy, Part, Variant, lagrangian, weights};
+use super::on_policy::{OnPolicy, Part, Variant, lagrangian};
 use super::trust_region::{STEPS, Stepped, TrustRegionConfig, improve};
 
 /// `trpo`
@@ -42,7 +42,7 @@ pub static TRPO_LAG: Definition<OnPolicy<Lagrangian>> = Definition {
 
 /// The values of the whole family: batches large enough to tell how a constraint stands.
 pub fn batches() -> ActorCriticConfig {
-    ActorCriticConfig { collect: 8192, batch: 128, lr: 1e-3, ..ActorCriticConfig::default() }
+    ActorCriticConfig { collect: 4096, batch: 128, lr: 1e-3, ..ActorCriticConfig::default() }
 }
 
 /// The configuration of those without multipliers.
@@ -173,11 +173,14 @@ impl Variant for Lagrangian {
         self.lambdas.answer(ended);
     }
 
+    fn begin(&mut self, ppo: &Ppo) {
+        self.lambdas.measure(&ppo.spreads());
+    }
+
     fn update(&mut self, ppo: &mut Ppo, Part { rows, rate, first }: Part) -> Figures {
         if first {
             let (reward, costs) = ppo.advantages();
-            let weights = weights(self.lambdas.get(), &ppo.units());
-            let advantages = lagrangian(reward, 1.0, costs, weights);
+            let advantages = lagrangian(reward, 1.0, costs, &self.lambdas.weights());
             self.stepped = improve(ppo, &self.config, &advantages, &[], Problem::free);
         }
         ppo.update_critics(rows, rate)

@@ -3,6 +3,7 @@
 use cmdp::Rng;
 use nets::{Activation, Adam, Mlp, Tape};
 
+use crate::learners::trust_region::dot;
 use crate::state::{StateError, Walk};
 
 /// The rows that critics see, of a whole batch or of one half.
@@ -21,7 +22,8 @@ pub struct Inputs<T> {
 pub enum Price<'a> {
     /// In the reward, by the multipliers that each transition was collected under.
     Stored,
-    /// In the reward, by these multipliers.
+    /// In the reward, by these multipliers; the slope of the first critic's loss after its step by each of
+    /// them is told.
     InForce(&'a [f64]),
     /// By critics of their own, with these multipliers; from each cost its centre is taken away.
     Critics {
@@ -51,6 +53,7 @@ impl Price<'_> {
         match self {
             Self::Stored => stored.iter().zip(costs).fold(reward, |r, (lambda, c)| r - lambda * c),
             Self::InForce(lambdas) => {
+                out.copy_from_slice(costs);
                 lambdas.iter().zip(costs).fold(reward, |r, (lambda, c)| r - *lambda as f32 * c)
             }
             Self::Critics { centres, .. } => {
@@ -123,6 +126,43 @@ impl Critic {
         self.net.backward(&inputs.taken, &mut self.tape, &mut self.gradient);
         let (params, target) = (self.net.params_mut(), self.target.params_mut());
         self.adam.step_with_target(params, &self.gradient, target, tau);
+    }
+
+    /// The same for rewards that costs were taken from by multipliers λ: returns the slope by each λ of the
+    /// loss after the step, on the same rows. λ moves the targets, and by a step of rate η the parameters:
+    ///
+    /// ```text
+    /// dL(θ')/dλ = mean 2 (Q' - y) c - η·∇L(θ')ᵀ mean 2 c ∇Q        as dy/dλ = -c
+    /// ```
+    pub fn improve_and_tell(
+        &mut self,
+        inputs: &Inputs<Vec<f32>>,
+        target: &[f32],
+        tau: f32,
+        costs: &[f32],
+    ) -> Vec<f64> {
+        let (batch, width) = (target.len(), costs.len() / target.len());
+        let column = |i: usize| costs.iter().skip(i).step_by(width);
+        let moved: Vec<Vec<f32>> = (0..width)
+            .map(|i| {
+                let d_q = self.tape.output_and_gradient().1;
+                d_q.iter_mut().zip(column(i)).for_each(|(d, c)| *d = 2.0 * c / batch as f32);
+                self.net.backward(&inputs.taken, &mut self.tape, &mut self.gradient);
+                self.gradient.clone()
+            })
+            .collect();
+        self.improve(inputs, target, tau);
+        self.net.forward(&inputs.taken, &mut self.tape);
+        let (q, d_q) = self.tape.output_and_gradient();
+        for ((q, d_q), y) in q.iter().zip(d_q.iter_mut()).zip(target) {
+            *d_q = 2.0 * (q - y) / batch as f32;
+        }
+        let d_q = d_q.to_vec();
+        self.net.backward(&inputs.taken, &mut self.tape, &mut self.gradient);
+        let rate = self.adam.learning_rate();
+        let direct = |i: usize| d_q.iter().zip(column(i)).map(|(d, c)| f64::from(d * c)).sum::<f64>();
+        let slopes = moved.iter().enumerate();
+        slopes.map(|(i, moved)| direct(i) - rate * dot(&self.gradient, moved)).collect()
     }
 
     /// Q(s, ã) for the actor.

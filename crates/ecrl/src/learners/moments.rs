@@ -48,6 +48,12 @@ impl Moments {
         self.variance[i].sqrt().max(1e-2)
     }
 
+    /// Of each number but the first, how many times the first's deviation is its own: what a weight of 1 on it
+    /// must be multiplied with to weigh as much.
+    pub fn units(&self) -> Vec<f64> {
+        (1..self.mean.len()).map(|i| self.deviation(0) / self.deviation(i)).collect()
+    }
+
     /// Walks the moments under a name.
     pub fn walk(&mut self, name: &str, walk: &mut Walk) -> Result<(), StateError> {
         walk.plain(&format!("{name}.count"), &mut self.count)?;

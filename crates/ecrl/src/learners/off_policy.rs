@@ -7,14 +7,16 @@ use cmdp::{EnvSpec, Rng};
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::Preset;
-use crate::collect::episodes::{Choice, Rollout, constraint_values, mean, mean_costs};
+use crate::algorithm::{Collected, Preset};
+use crate::collect::episodes::{Choice, Rollout, constraint_values, excess, mean, mean_costs};
 use crate::config::{ConfigError, range};
 use crate::context::{Context, Stream};
 use crate::learners::critic::Price;
 use crate::learners::{ACTOR_LOSS, CRITIC_LOSS};
 use crate::memory::replay::Replay;
-use crate::metrics::{About, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record};
+use crate::metrics::{
+    About, EXCESS, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE,
+};
 use crate::state::{StateError, Walk};
 
 /// Transitions stored.
@@ -150,6 +152,11 @@ impl<L: Learner> OffPolicy<L> {
         self.config.episodes
     }
 
+    /// Who learns.
+    pub fn learner(&self) -> &L {
+        &self.learner
+    }
+
     /// The policy.
     pub fn actor(&self) -> Cow<'_, Mlp> {
         self.learner.actor()
@@ -177,6 +184,20 @@ impl<L: Learner> OffPolicy<L> {
     /// Stores every transition of an episode, whoever played it, with the multipliers in force.
     pub fn remember(&mut self, rollout: &Rollout, multipliers: &[f64]) {
         rollout.remember(&mut self.replay, multipliers, self.config.time_limit_terminates);
+    }
+
+    /// Notes what came of it where nobody else plays, and how many updates that asks for.
+    pub fn conclude_play(
+        &mut self,
+        context: &Context,
+        played: &[Rollout],
+        record: &mut Record,
+    ) -> Collected {
+        let steps = played.iter().map(|r| r.episode.steps() as u64).sum();
+        let episodes = played.iter().map(|r| &r.episode);
+        record.set(&EXCESS, excess(episodes, &context.spec.constraints));
+        record.set(&UNSTABLE, played.iter().filter(|r| r.unstable).count() as u64);
+        Collected { steps, updates: self.updates_due(context, steps, record) }
     }
 
     /// The updates that a generation's steps ask for, once everybody has played; counted from the

@@ -17,12 +17,21 @@ pub enum Each {
 impl Each {
     /// Checks every number: finite and at least 0.
     pub fn validate(&self, name: &'static str) -> Result<(), ConfigError> {
-        let numbers = match self {
+        range::check(!self.numbers().is_empty(), name, "[]", "at least one number")?;
+        self.numbers().iter().try_for_each(|number| range::not_negative(name, *number))
+    }
+
+    /// The same, and above 0.
+    pub fn validate_above_0(&self, name: &'static str) -> Result<(), ConfigError> {
+        self.validate(name)?;
+        self.numbers().iter().try_for_each(|number| range::positive(name, *number))
+    }
+
+    fn numbers(&self) -> &[f64] {
+        match self {
             Self::All(number) => std::slice::from_ref(number),
             Self::List(numbers) => numbers,
-        };
-        range::check(!numbers.is_empty(), name, "[]", "at least one number")?;
-        numbers.iter().try_for_each(|number| range::not_negative(name, *number))
+        }
     }
 
     /// The number of each of so many constraints.

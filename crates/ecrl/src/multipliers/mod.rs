@@ -5,6 +5,7 @@
 
 mod ascent;
 mod each;
+pub(crate) mod falling;
 mod fixed;
 mod lambdas;
 mod per_actor;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ascent::Ascent;
 pub use each::Each;
+pub use falling::Falling;
 pub use fixed::Fixed;
 pub use lambdas::Lambdas;
 pub use per_actor::PerActor;
@@ -83,7 +85,7 @@ fn excesses<'a>(
 /// Of each constraint the mean of (J_C - ε)/ε over episodes (or of J_C - ε, where ε is 0), at most 1: costs
 /// that are not below 0 cannot be kept by more than that, and are to count no more when they are broken.
 /// None without episodes.
-fn relative_errors<'a>(
+pub(crate) fn relative_errors<'a>(
     episodes: impl IntoIterator<Item = &'a Vec<f64>>,
     constraints: &[Constraint],
 ) -> Option<Vec<f64>> {
@@ -122,6 +124,21 @@ pub enum Rule {
         /// Learning rate η; more reacts faster and overshoots.
         #[serde(default = "relative_eta")]
         eta: Each,
+    },
+    /// The same by steps that grow shorter, as (1 + n/horizon)^-power.
+    Falling {
+        /// λ at the start.
+        #[serde(default = "lambda")]
+        lambda: Each,
+        /// Learning rate η at the start.
+        #[serde(default = "relative_eta")]
+        eta: Each,
+        /// How fast it falls.
+        #[serde(default = "power")]
+        power: f64,
+        /// Updates after which it begins to fall in earnest.
+        #[serde(default = "horizon")]
+        horizon: f64,
     },
     /// A PID controller, on the same error: see its gains.
     Pid {
@@ -169,6 +186,14 @@ fn relative_eta() -> Each {
     0.02.into()
 }
 
+fn power() -> f64 {
+    0.8
+}
+
+fn horizon() -> f64 {
+    500.0
+}
+
 fn buffer() -> usize {
     100
 }
@@ -196,6 +221,12 @@ impl Rule {
         Self::Relative { lambda: lambda(), eta: relative_eta() }
     }
 
+    /// The same by steps that grow shorter.
+    pub fn falling() -> Self {
+        let (lambda, eta) = (lambda(), relative_eta());
+        Self::Falling { lambda, eta, power: power(), horizon: horizon() }
+    }
+
     /// The PID controller.
     pub fn pid() -> Self {
         Self::Pid { lambda: lambda(), gains: Gains::default() }
@@ -220,6 +251,12 @@ impl Rule {
             Self::Ascent { lambda, eta } | Self::Relative { lambda, eta } => {
                 lambda.validate(LAMBDA)?;
                 eta.validate(ETA)
+            }
+            Self::Falling { lambda, eta, power, horizon } => {
+                lambda.validate(LAMBDA)?;
+                eta.validate(ETA)?;
+                range::share("multipliers.power", *power)?;
+                range::positive("multipliers.horizon", *horizon)
             }
             Self::Pid { lambda, gains } => {
                 lambda.validate(LAMBDA)?;
@@ -248,7 +285,7 @@ impl Rule {
             alone,
             "multipliers.rule",
             "per-actor",
-            "none, fixed, ascent, relative or pid: no population",
+            "none, fixed, ascent, relative, falling or pid: no population",
         )?;
         self.validate()
     }
@@ -271,6 +308,10 @@ impl Rule {
             Self::Fixed { lambda } => Box::new(Fixed::new(lambda.of(LAMBDA, constraints)?)),
             Self::Ascent { lambda, eta } => Box::new(ascent(lambda, eta)?),
             Self::Relative { lambda, eta } => Box::new(ascent(lambda, eta)?.relative()),
+            Self::Falling { lambda, eta, power, horizon } => {
+                let (lambda, eta) = (lambda.of(LAMBDA, constraints)?, eta.of(ETA, constraints)?);
+                Box::new(Falling::new(lambda, eta, *power, *horizon))
+            }
             Self::Pid { lambda, gains } => {
                 Box::new(Pid::new(lambda.of(LAMBDA, constraints)?, *gains))
             }

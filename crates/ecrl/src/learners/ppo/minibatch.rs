@@ -23,8 +23,6 @@ pub struct Terms<'a> {
     pub scale: f32,
     /// Of each cost, the advantage of every row.
     pub costs: &'a [Vec<f32>],
-    /// Of each cost, what a multiplier of 1 weighs it with.
-    pub units: &'a [f64],
     /// The divergence of the policy from the one that played, of every row, where that is remembered.
     pub divergences: &'a [f32],
     /// The weight of the policy's entropy.
@@ -75,8 +73,6 @@ pub struct Minibatch {
     pub scale: f32,
     /// Of each cost.
     pub costs: Vec<Vec<f32>>,
-    /// Of each cost, what a multiplier of 1 weighs it with.
-    pub units: Vec<f64>,
     /// The policy that played: what its network gave, and log σ; where that is remembered.
     pub old: Option<Old>,
 }
@@ -101,13 +97,7 @@ impl Old {
 
 impl Minibatch {
     /// Some rows of a batch.
-    pub fn new(
-        batch: &Batch,
-        rows: &[usize],
-        config: &PpoConfig,
-        old: Option<&Old>,
-        units: Vec<f64>,
-    ) -> Self {
+    pub fn new(batch: &Batch, rows: &[usize], config: &PpoConfig, old: Option<&Old>) -> Self {
         let pick = |numbers: &[f32]| rows.iter().map(|&row| numbers[row]).collect::<Vec<f32>>();
         let mut advantage = pick(&batch.advantages[0]);
         let mut scale = 1.0;
@@ -132,7 +122,6 @@ impl Minibatch {
             advantage,
             scale,
             costs: batch.advantages[1..].iter().map(|numbers| pick(numbers)).collect(),
-            units,
             old: old.map(|old| old.rows(rows, batch.rows())),
         }
     }
@@ -159,7 +148,6 @@ impl Minibatch {
             advantage: &self.advantage,
             scale: self.scale,
             costs: &self.costs,
-            units: &self.units,
             divergences: &divergences,
             entropy_coef: config.entropy_coef,
             loss: 0.0,

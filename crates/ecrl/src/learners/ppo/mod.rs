@@ -202,11 +202,15 @@ impl Ppo {
         }
     }
 
-    /// Of each cost what a multiplier of 1 weighs it with: the deviation of the reward's returns over that of
-    /// its own, so that multipliers have no unit.
-    pub fn units(&self) -> Vec<f64> {
-        let deviation = |signal| self.returns.deviation(signal);
-        (1..self.critics.len()).map(|signal| deviation(0) / deviation(signal)).collect()
+    /// Of each signal the deviation of its advantages.
+    pub fn spreads(&self) -> Vec<f64> {
+        let spread = |advantages: &Vec<f32>| {
+            let count = advantages.len().max(1) as f64;
+            let mean = advantages.iter().map(|&a| f64::from(a)).sum::<f64>() / count;
+            let squares = advantages.iter().map(|&a| (f64::from(a) - mean).powi(2)).sum::<f64>();
+            (squares / count).sqrt()
+        };
+        self.batch.advantages.iter().map(spread).collect()
     }
 
     /// The number of steps to learn from.
@@ -226,13 +230,12 @@ impl Ppo {
         rates: [f64; 2],
         objective: &dyn Objective,
     ) -> Figures {
-        let units = self.units();
         let Self { config, policy, choices, log_sigma, observations, batch, old, .. } = self;
         let input = gathered(&batch.obs, rows, observations);
         let critics = &mut self.critics;
         let (sampled, critic_loss) = both(
             || {
-                let minibatch = Minibatch::new(batch, rows, config, old.as_ref(), units);
+                let minibatch = Minibatch::new(batch, rows, config, old.as_ref());
                 policy.net.forward(&input, &mut policy.tape);
                 let (heads, d_heads) = policy.tape.output_and_gradient();
                 let distribution = distribution(*choices, log_sigma);

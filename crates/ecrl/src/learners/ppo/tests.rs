@@ -244,7 +244,7 @@ fn the_policys_gradient_agrees_with_finite_differences() {
         let (ppo, descended) = (&mut both.0, &mut both.1);
         descended.next_epoch(ppo);
         let rows: Vec<usize> = (0..12).collect();
-        let sample = Minibatch::new(&ppo.batch, &rows, &ppo.config, ppo.old.as_ref(), ppo.units());
+        let sample = Minibatch::new(&ppo.batch, &rows, &ppo.config, ppo.old.as_ref());
         let means = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
         let mut d_means = vec![0.0; means.len()];
         let objective = descended.objective();
@@ -300,7 +300,6 @@ pub(crate) fn by_hand_scaled(
         advantage: advantage.to_vec(),
         scale,
         costs: vec![cost.to_vec()],
-        units: vec![1.0],
         old: None,
     };
     let mut d_means = vec![0.0; ratios.len()];

@@ -74,6 +74,8 @@ pub struct Sac {
     inputs: Inputs<Vec<f32>>,
     /// y
     target: Vec<f32>,
+    /// Of multipliers in force, the slopes that the last update told.
+    slopes: Vec<f64>,
 }
 
 impl Sac {
@@ -99,11 +101,23 @@ impl Sac {
                 .map(|rows| Half::new(rows, [obs, action, critics_of_costs], &actor)),
             inputs: Inputs { taken: rows(), next_drawn: rows(), drawn: rows() },
             target: vec![0.0; batch],
+            slopes: Vec::new(),
             config,
             actor,
             critics,
             costs,
         }
+    }
+
+    /// The same, taking note of so many costs without critics of their own: for multipliers in force.
+    pub fn noting_costs(mut self, costs: usize) -> Self {
+        self.halves.iter_mut().for_each(|half| half.costs = vec![0.0; half.rows * costs]);
+        self
+    }
+
+    /// Of multipliers in force, the slopes of the first critic's loss that the last update told.
+    pub fn slopes(&self) -> &[f64] {
+        &self.slopes
     }
 
     /// A new actor: a network from an observation to `[μ, log σ]`.
@@ -142,9 +156,16 @@ impl Sac {
         for (target, ((reward, discount, log_prob), (q1, q2))) in target.iter_mut().zip(values) {
             *target = reward + discount * (q1.min(*q2) - alpha * log_prob);
         }
+        let costs: Vec<f32> = halves.iter().flat_map(|half| &half.costs).copied().collect();
+        let slopes = &mut self.slopes;
         both(
             || {
-                first.improve(inputs, target, tau);
+                match price {
+                    Price::InForce(_) => {
+                        *slopes = first.improve_and_tell(inputs, target, tau, &costs);
+                    }
+                    _ => first.improve(inputs, target, tau),
+                }
                 first.judge(inputs);
             },
             || {
@@ -155,7 +176,7 @@ impl Sac {
         let q = compare(first, second) / config.batch as f64;
         let weight = -1.0 / batch / price.whole();
         both(|| first.back_to_actions(weight), || second.back_to_actions(weight));
-        let costs = learn_costs(&mut self.costs, halves, inputs, tau, price);
+        let costs = learn_costs(&mut self.costs, inputs, (&costs, halves), tau, price);
         let critics = ([&*first, &*second], &self.costs[..]);
         let d_log_prob = alpha / batch / price.whole();
         let ([a, b], [a_inputs, b_inputs]) = (&mut *halves, inputs.halves(config.batch));
@@ -217,22 +238,19 @@ impl Learner for Sac {
 /// the batch; returns the mean of `Σ_i λ_i Q_ci` and of the critics' losses, if there are any.
 fn learn_costs(
     critics: &mut [Critic],
-    halves: &[Half; 2],
     inputs: &Inputs<Vec<f32>>,
+    (costs, halves): (&[f32], &[Half; 2]),
     tau: f32,
     price: Price,
 ) -> Option<(f64, f64)> {
     if critics.is_empty() {
         return None;
     }
-    let [costs, discounts]: [Vec<f32>; 2] = [
-        halves.iter().flat_map(|half| &half.costs).copied().collect(),
-        halves.iter().flat_map(|half| &half.discount).copied().collect(),
-    ];
+    let discounts: Vec<f32> = halves.iter().flat_map(|half| &half.discount).copied().collect();
     let batch = discounts.len() as f32;
     let learn = |(i, (critic, lambda)): (usize, (&mut Critic, &f64))| {
         critic.evaluate(inputs);
-        let target = critic.cost_targets(&costs, i, &discounts);
+        let target = critic.cost_targets(costs, i, &discounts);
         critic.improve(inputs, &target, tau);
         critic.judge(inputs);
         let paid: f64 = critic.tape.output().iter().map(|&q| f64::from(q)).sum();
