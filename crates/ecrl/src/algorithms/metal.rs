@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! y    = r - Σ_i w_i c_i + γ (1 - terminated)( min_j Q̄_j - α log π )        w_i = λ_i·d_r/d_i, in force
-//! λ_i  ← max( 0, λ_i + η_i e_i )        e_i = min( 1, mean(J_Ci - ε_i)/ε_i )        η_i = exp m_i
+//! λ_i  ← max( 0, λ_i + η_i e_i )        e_i = min( 4, mean(J_Ci - ε_i)/ε_i )        η_i = exp m_i
 //! m_i  descends the critic's loss after its update:  dL(θ')/dm_i = dL(θ')/dλ_i·η_i e_i
 //! ```
 //!

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the actor descends   mean ( [α log π] - min_j Q_j + Σ_i w_i Q_ci ) / ( 1 + Σ_i w_i )        w_i = λ_i·d_r/d_i
-//! λ_i answers          e_i = min( 1, mean(J_Ci - ε_i)/ε_i )        over the episodes just played
+//! λ_i answers          e_i = min( 4, mean(J_Ci - ε_i)/ε_i )        over the episodes just played
 //! ```
 //!
 //! `sac-lag` and `sac-pid` on SAC, `td3-lag` and, without multipliers, `td3` on TD3. Unlike in `rcpo`, a λ that

@@ -5,7 +5,7 @@
 //! ```text
 //! critics   descend  mean (V_i - R_i)²                                   at the rate a_n
 //! policy    descends -mean ρ·( A_r - Σ_i w_i A_i ) / ( 1 + Σ_i w_i )     at the rate b_n
-//! λ_i       ← max( 0, λ_i + c_n·min( 1, mean(J_Ci - ε_i)/ε_i ) )         w_i = λ_i·d_r/d_i
+//! λ_i       ← max( 0, λ_i + c_n·min( 4, mean(J_Ci - ε_i)/ε_i ) )         w_i = λ_i·d_r/d_i
 //! a_n, b_n  = a, b·( 1 + n/h )^-p      c_n = c·( 1 + n/h )^-q      p < q
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! Ascent whose steps grow shorter: the slowest time scale of an actor-critic on several.
 //!
 //! ```text
-//! λ_i ← max( 0, λ_i + η·( 1 + n/h )^-q·min( 1, mean(J_Ci - ε_i)/ε_i ) )
+//! λ_i ← max( 0, λ_i + η·( 1 + n/h )^-q·min( 4, mean(J_Ci - ε_i)/ε_i ) )
 //! ```
 
 use cmdp::Constraint;
@@ -65,12 +65,12 @@ mod tests {
         let mut falling = Falling::new(vec![0.0], vec![0.5], 2.0, 1.0);
         falling.update_learner(&[], &constraints);
         assert_eq!(falling.of_learner(), [0.0], "nothing has ended");
-        // 0.5·1·1, then 0.5·(1/4)·1, then 0.5·(1/9)·-1.
+        // 0.5·1·1, then 0.5·(1/4)·4, then 0.5·(1/9)·-1.
         falling.update_learner(&[vec![20.0]], &constraints);
         assert_eq!(falling.of_learner(), [0.5]);
         falling.update_learner(&[vec![90.0]], &constraints);
-        assert_eq!(falling.of_learner(), [0.625]);
+        assert_eq!(falling.of_learner(), [1.0]);
         falling.update_learner(&[vec![0.0]], &constraints);
-        assert!((falling.of_learner()[0] - (0.625 - 0.5 / 9.0)).abs() < 1e-12);
+        assert!((falling.of_learner()[0] - (1.0 - 0.5 / 9.0)).abs() < 1e-12);
     }
 }

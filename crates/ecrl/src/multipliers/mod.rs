@@ -82,16 +82,19 @@ fn excesses<'a>(
     (sums, count)
 }
 
-/// Of each constraint the mean of (J_C - ε)/ε over episodes (or of J_C - ε, where ε is 0), at most 1: costs
-/// that are not below 0 cannot be kept by more than that, and are to count no more when they are broken.
-/// None without episodes.
+/// The most that an error counts, in thresholds: λ is not to run away while a robot that does not know its
+/// constraint yet breaks it thirtyfold. With 1 it answered too late, and swung.
+const MOST: f64 = 4.0;
+
+/// Of each constraint the mean of (J_C - ε)/ε over episodes (or of J_C - ε, where ε is 0), at most 4. None
+/// without episodes.
 pub(crate) fn relative_errors<'a>(
     episodes: impl IntoIterator<Item = &'a Vec<f64>>,
     constraints: &[Constraint],
 ) -> Option<Vec<f64>> {
     let (sums, count) = excesses(episodes, constraints);
     let unit = |c: &Constraint| if c.threshold == 0.0 { 1.0 } else { c.threshold.abs() };
-    let errors = sums.iter().zip(constraints).map(|(sum, c)| (sum / (count * unit(c))).min(1.0));
+    let errors = sums.iter().zip(constraints).map(|(sum, c)| (sum / (count * unit(c))).min(MOST));
     (count > 0.0).then(|| errors.collect())
 }
 
@@ -116,7 +119,7 @@ pub enum Rule {
         #[serde(default = "eta")]
         eta: Each,
     },
-    /// The same by the error divided by the threshold, at most 1, so that one η serves bounds of any size.
+    /// The same by the error divided by the threshold, at most 4, so that one η serves bounds of any size.
     Relative {
         /// λ at the start.
         #[serde(default = "lambda")]

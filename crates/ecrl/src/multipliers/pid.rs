@@ -2,14 +2,13 @@
 //! (integral) and how fast it gets worse (derivative).
 //!
 //! ```text
-//! e = min( 1, mean(J_C - ε)/s )        s = ε, or 1 where ε = 0
+//! e = min( 4, mean(J_C - ε)/s )        s = ε, or 1 where ε = 0
 //! ē ← m·ē + (1 - m)·e        I ← max(0, I + k_I·e)        D = max(0, ē - ē of d updates ago)
 //! λ = max(0, k_P·ē + I + k_D·D)
 //! ```
 //!
 //! The integral alone is gradient ascent, which overshoots and swings; the other two damp it. The error is
-//! divided by the threshold, so that the same gains serve a mean torque of 0.4 and a sum of 25, and counts
-//! no more above it than it can below.
+//! divided by the threshold, so that the same gains serve a mean torque of 0.4 and a sum of 25.
 //!
 //! 1. Stooke, Achiam & Abbeel, Responsive Safety in Reinforcement Learning by PID Lagrangian Methods, ICML
 //!    2020.
@@ -142,15 +141,14 @@ mod tests {
         // e = 0.5, the mean of 0 and 1: ē = 0.5, I = 0.25 + 0.25, D = 0.
         pid.update_learner(&[vec![10.0], vec![20.0]], &constraints);
         assert_eq!(pid.of_learner(), [1.0 + 0.5]);
-        // e = 1, and not 1.5: ē = 0.75, I = 1, D = 0.25.
-        pid.update_learner(&[vec![25.0]], &constraints);
-        assert_eq!(pid.of_learner(), [1.5 + 1.0 + 1.0]);
-        // e = -1: ē = -0.125, I = 0.5, and a fall is no rise.
+        // e = 4, and not 5: ē = 2.25, I = 2.5, D = 1.75.
+        pid.update_learner(&[vec![60.0]], &constraints);
+        assert_eq!(pid.of_learner(), [4.5 + 2.5 + 7.0]);
+        // e = -1: ē = 0.625, I = 2, and a fall is no rise.
         pid.update_learner(&[vec![0.0]], &constraints);
-        assert_eq!(pid.of_learner(), [-0.25 + 0.5]);
-        // e = -1 twice more: λ and I end at 0 and not below.
-        pid.update_learner(&[vec![0.0]], &constraints);
-        pid.update_learner(&[vec![0.0]], &constraints);
+        assert_eq!(pid.of_learner(), [1.25 + 2.0]);
+        // e = -1 five times more: λ and I end at 0 and not below.
+        (0..5).for_each(|_| pid.update_learner(&[vec![0.0]], &constraints));
         assert_eq!((pid.of_learner(), pid.state.integral[0]), (&[0.0][..], 0.0));
     }
 

@@ -19,7 +19,7 @@ fn doubles(numbers: &[f32]) -> Vec<f64> {
 }
 
 /// The learner of the fixture before its first update.
-fn learner(fixture: &Value) -> Sac {
+fn learner(fixture: &Value, start: &Value, costs: usize) -> Sac {
     let number = |name: &str| fixture["config"][name].as_f64().unwrap();
     let size = |name: &str| fixture["sizes"][name].as_u64().unwrap() as usize;
     let hidden = floats(&fixture["sizes"]["hidden"]).iter().map(|&x| x as usize).collect();
@@ -32,10 +32,9 @@ fn learner(fixture: &Value) -> Sac {
         actor_lr: number("actor_lr"),
         critic_lr: number("critic_lr"),
     };
-    let mut sac = Sac::new(config, [size("obs"), size("action"), 0], &mut cmdp::rng([0; 4]));
-    let start = &fixture["start"];
+    let mut sac = Sac::new(config, [size("obs"), size("action"), costs], &mut cmdp::rng([0; 4]));
     sac.actor.params_mut().copy_from_slice(&floats(&start["actor"]));
-    for (i, critic) in sac.critics.iter_mut().enumerate() {
+    for (i, critic) in sac.critics.iter_mut().chain(&mut sac.costs).enumerate() {
         critic.net.params_mut().copy_from_slice(&floats(&start["critics"][i]));
         critic.target.params_mut().copy_from_slice(&floats(&start["targets"][i]));
     }
@@ -43,7 +42,7 @@ fn learner(fixture: &Value) -> Sac {
 }
 
 /// Fills the halves with a batch of the fixture and draws the actions.
-fn fill(sac: &mut Sac, batch: &Value) {
+fn fill(sac: &mut Sac, batch: &Value, price: Price) {
     let mut first = 0;
     let gamma = sac.config.gamma as f32;
     let Sac { halves, inputs, actor, config, .. } = sac;
@@ -61,7 +60,7 @@ fn fill(sac: &mut Sac, batch: &Value) {
                 next_obs: &next_obs,
                 terminated: batch["terminated"][first + row].as_bool().unwrap(),
             };
-            half.set(row, (transition, Price::Stored), gamma, &mut inputs);
+            half.set(row, (transition, price), gamma, &mut inputs);
         }
         let rows = |name: &str| -> Vec<f32> {
             (first..first + half.rows).flat_map(|row| floats(&batch[name][row])).collect()
@@ -84,9 +83,9 @@ fn assert_close(ours: &[f32], expected: &[f32], what: &str) {
 #[test]
 fn ten_updates_agree_with_pytorch() {
     let fixture: Value = serde_json::from_str(FIXTURE).unwrap();
-    let mut sac = learner(&fixture);
+    let mut sac = learner(&fixture, &fixture["start"], 0);
     for (i, batch) in fixture["batches"].as_array().unwrap().iter().enumerate() {
-        fill(&mut sac, batch);
+        fill(&mut sac, batch, Price::Stored);
         let losses = sac.learn(Price::Stored);
         let expected = &fixture["losses"][i];
         for (ours, theirs) in [
@@ -107,6 +106,51 @@ fn ten_updates_agree_with_pytorch() {
         }
     }
     assert_eq!(fixture["batches"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn updates_with_critics_of_costs_and_slopes_by_multipliers_agree_with_pytorch() {
+    let fixture: Value =
+        serde_json::from_str(include_str!("../../../tests/fixtures/constrained.json")).unwrap();
+    for (name, costs) in [("sac", 2), ("metal", 0)] {
+        let case = &fixture["cases"][name];
+        let mut sac = learner(&fixture, &case["start"], costs);
+        if costs == 0 {
+            sac = sac.noting_costs(2);
+        }
+        let (lambdas, centres) =
+            (doubles(&floats(&case["weights"])), doubles(&floats(&case["centres"])));
+        let price = match costs {
+            0 => Price::InForce(&lambdas),
+            _ => Price::Critics { lambdas: &lambdas, centres: &centres },
+        };
+        let batches = case["batches"].as_array().unwrap();
+        assert_eq!(batches.len(), 4);
+        for (batch, expected) in batches.iter().zip(case["losses"].as_array().unwrap()) {
+            fill(&mut sac, batch, price);
+            let losses = sac.learn(price);
+            let theirs = doubles(&floats(&expected["critic"]));
+            let mut pairs = vec![
+                (losses.critic[0], theirs[0]),
+                (losses.critic[1], theirs[1]),
+                (losses.actor, expected["actor"].as_f64().unwrap()),
+            ];
+            pairs.extend(losses.cost_critic.map(|loss| (loss, (theirs[2] + theirs[3]) / 2.0)));
+            let slopes = doubles(&floats(&expected["slopes"]));
+            assert_eq!(sac.slopes().len(), slopes.len(), "{name}");
+            pairs.extend(sac.slopes().iter().copied().zip(slopes));
+            for (ours, theirs) in pairs {
+                let near = (ours - theirs).abs() <= 1e-5 * theirs.abs().max(0.1);
+                assert!(near, "{name}: {ours} {theirs}");
+            }
+        }
+        let after = &case["after"];
+        assert_close(sac.actor.params(), &floats(&after["actor"]), name);
+        for (j, critic) in sac.critics.iter().chain(&sac.costs).enumerate() {
+            assert_close(critic.net.params(), &floats(&after["critics"][j]), name);
+            assert_close(critic.target.params(), &floats(&after["targets"][j]), name);
+        }
+    }
 }
 
 /// A network in f64, as the formula says.
@@ -148,8 +192,8 @@ fn assert_gradient(ours: &[f32], expected: &[f64], what: &str) {
 #[test]
 fn both_losses_have_the_gradients_of_finite_differences() {
     let fixture: Value = serde_json::from_str(FIXTURE).unwrap();
-    let mut sac = learner(&fixture);
-    fill(&mut sac, &fixture["batches"][0]);
+    let mut sac = learner(&fixture, &fixture["start"], 0);
+    fill(&mut sac, &fixture["batches"][0], Price::Stored);
     let before = sac.clone();
     sac.learn(Price::Stored);
     let batch = before.config.batch as f64;
@@ -198,8 +242,8 @@ fn both_losses_have_the_gradients_of_finite_differences() {
 #[test]
 fn a_truncated_transition_bootstraps_and_a_terminated_one_does_not() {
     let fixture: Value = serde_json::from_str(FIXTURE).unwrap();
-    let mut sac = learner(&fixture);
-    fill(&mut sac, &fixture["batches"][0]);
+    let mut sac = learner(&fixture, &fixture["start"], 0);
+    fill(&mut sac, &fixture["batches"][0], Price::Stored);
     sac.learn(Price::Stored);
     let terminated = fixture["batches"][0]["terminated"].as_array().unwrap();
     let rows = sac.target.iter().zip(sac.halves.iter().flat_map(|half| &half.reward));
