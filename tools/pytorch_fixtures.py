@@ -224,8 +224,8 @@ PPO_CASES = {
     "barrier, not normalised": {"constraints": 2, "normalise_advantages": False, "limits": [[0.48, 0.5, 1.0], [52.0, 60.0, 40.0]]},
     "broken": {"constraints": 2, "limits": [[0.7, 0.5, 1.0], [20.0, 60.0, 40.0]]},
     "choices": {"constraints": 1, "choices": 3, "entropy_coef": 0.02, "limits": [[0.1, 0.4, 5.0]]},
-    "focops": {"constraints": 1, "focops": {"delta": 0.05, "temperature": 1.5, "lambda": 0.7}},
-    "focops of choices": {"constraints": 1, "choices": 3, "focops": {"delta": 0.01, "temperature": 0.8, "lambda": 2.0}},
+    "focops": {"constraints": 1, "normalise_advantages": False, "focops": {"delta": 0.05, "temperature": 1.5, "lambda": 0.7}},
+    "focops of choices": {"constraints": 1, "choices": 3, "normalise_advantages": False, "focops": {"delta": 0.01, "temperature": 0.8, "lambda": 2.0}},
 }
 
 
@@ -290,6 +290,7 @@ def ppo_case(case):
         whole = 1 + sum(weights)
         a = (advantage - sum(w * c / scale for w, c in zip(weights, costs))) / whole
         if "focops" in case:
+            a = (a - a.mean()) / (a.std() + 1e-8)
             apart = torch.distributions.kl_divergence(distribution(), player)
             near = (apart <= case["focops"]["delta"]).float()
             loss = (near.detach() * (apart - ratio * a / case["focops"]["temperature"])).mean()

@@ -138,95 +138,16 @@ fn ipo_keeps_the_constraint_and_ppo_earns_more_by_breaking_it() {
     let last = log.last().unwrap();
     assert!(get(last, &LEARNER_REWARD) > 0.95 * UNCONSTRAINED, "{last:?}");
     assert!(get(last, &LEARNER_COST)[0] > 0.2, "{last:?}");
-    assert_eq!(last.value("recovery"), None);
 
     let (ipo, log) = train(config("ipo", &[ON_POLICY]), 2);
     let last = log.last().unwrap();
     assert!(get(last, &FEASIBLE), "{last:?}");
     // The barrier is about what it draws, noise and all: the mean action stays well within.
     assert!(ipo.best().unwrap().result.mean.reward > 0.6 * CONSTRAINED, "{:?}", ipo.best());
-    // It starts beyond the threshold, follows the cost until it is back within, and stays there.
-    assert_eq!(figure(&log[0], "recovery"), 1.0, "{:?}", log[0]);
+    // It starts beyond the threshold, where the barrier is as steep as it gets, comes back and stays within.
+    assert_eq!(get(&log[0], &LAMBDA_LEARNER), [20.0], "{:?}", log[0]);
     for g in &log[2 * log.len() / 3..] {
-        assert!(figure(g, "recovery") < 0.1 && get(g, &ROLLOUT_COST)[0] < 0.1, "{g:?}");
-    }
-}
-
-#[test]
-fn ppo_lag_keeps_the_constraint_with_a_multiplier_that_finds_its_level() {
-    let (lag, log) = train(config("ppo-lag", &[ON_POLICY]), 2);
-    let last = log.last().unwrap();
-    assert!(get(last, &FEASIBLE), "{last:?}");
-    assert!(lag.best().unwrap().result.mean.reward > 0.6 * CONSTRAINED, "{:?}", lag.best());
-    let lambda = |g: &Record| get(g, &LAMBDA_LEARNER)[0];
-    assert!(lambda(&log[0]) > 0.3, "it starts beyond the threshold: {:?}", log[0]);
-    for g in &log[2 * log.len() / 3..] {
-        assert!((0.01..10.0).contains(&lambda(g)), "{g:?}");
-        assert!(get(g, &ROLLOUT_COST)[0] < 0.13, "{g:?}");
-    }
-}
-
-/// A task that can be left: every step costs 0.5 + a₀/4, and a₁ above 0.5 ends the episode.
-struct Mortal {
-    spec: EnvSpec,
-    steps: u64,
-    /// Episodes ended, of all environments.
-    ended: Arc<AtomicU64>,
-}
-
-impl Env for Mortal {
-    fn spec(&self) -> &EnvSpec {
-        &self.spec
-    }
-
-    fn reset(&mut self, _: &mut Rng, obs: &mut [f64]) {
-        self.steps = 0;
-        obs[0] = 1.0;
-    }
-
-    fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
-        self.steps += 1;
-        obs[0] = 1.0;
-        costs[0] = 0.5 + 0.25 * f64::from(action[0]);
-        let (terminated, truncated) = (action[1] > 0.5, self.steps == 50);
-        self.ended.fetch_add(u64::from(terminated || truncated), Ordering::Relaxed);
-        Step { reward: 0.0, terminated, truncated, unstable: false }
-    }
-}
-
-#[test]
-fn a_constraint_on_a_mean_is_not_kept_by_ending_early() {
-    // Nobody can keep this bound: the cost is all that counts, throughout.
-    let constraints = vec!["mean(effort)<=0.2".parse::<Constraint>().unwrap()];
-    let spec = EnvSpec {
-        name: "mortal".into(),
-        observation: 1,
-        action: 2,
-        choices: None,
-        max_steps: 50,
-        constraints,
-    };
-    let values =
-        "steps = 16000\n[ppo]\nhidden = [16]\ncollect = 800\nlr = 3e-3\n[test]\nevery = 99999\n";
-    for (algorithm, more) in [("ipo", ""), ("ppo-lag", "[multipliers]\nlambda = 100.0\n")] {
-        let ended = Arc::new(AtomicU64::new(0));
-        let make = || {
-            let (spec, ended) = (spec.clone(), Arc::clone(&ended));
-            Ok::<_, std::convert::Infallible>(
-                Box::new(Mortal { spec, steps: 0, ended }) as Box<dyn Env>
-            )
-        };
-        let mut trainer = Trainer::new(config(algorithm, &[values, more]), 1, make).unwrap();
-        let (mut lengths, mut costs) = (Vec::new(), Vec::new());
-        while !trainer.is_done() {
-            let before = ended.load(Ordering::Relaxed);
-            assert!(trainer.play_and_learn(&mut |_| true).unwrap());
-            lengths.push(800.0 / (ended.load(Ordering::Relaxed) - before) as f64);
-            costs.push(get(&trainer.conclude().unwrap().unwrap(), &ROLLOUT_COST)[0]);
-        }
-        let (first, last) = (lengths[0], lengths[lengths.len() - 1]);
-        assert!(costs[0] > 0.45 && costs[costs.len() - 1] < 0.36, "{algorithm}: {costs:?}");
-        assert!(first < 10.0 && last > 0.7 * first, "{algorithm}: {lengths:?}");
+        assert!(get(g, &LAMBDA_LEARNER)[0] < 20.0 && get(g, &ROLLOUT_COST)[0] < 0.1, "{g:?}");
     }
 }
 

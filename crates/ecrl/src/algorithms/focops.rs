@@ -8,7 +8,7 @@
 //! mean [ D ≤ δ ]·( D - ρA/τ )        A = ( A_r - Σ_i w_i A_i ) / ( 1 + Σ_i w_i )        D = KL(π, π_old)
 //! ```
 //!
-//! with advantages of a minibatch brought to mean 0 and deviation 1. The multipliers follow a rule of
+//! with A brought to mean 0 and deviation 1 in a minibatch. The multipliers follow a rule of
 //! `multipliers/`; as in `ppo-lag`, w_i is λ_i times the deviation of the reward's advantages over that of the cost's.
 //!
 //! 1. Zhang, Vuong & Ross, First Order Constrained Optimization in Policy Space, NeurIPS 2020.
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Definition;
 use crate::config::{ConfigError, Pace, Section, range};
-use crate::learners::ppo::{ActorCriticConfig, Objective, Ppo, PpoConfig, Terms};
+use crate::learners::ppo::{ActorCriticConfig, Objective, Ppo, PpoConfig, Terms, normalise};
 use crate::learners::{ACTOR_LOSS, ENTROPY};
 use crate::metrics::{About, Figures, Metric, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
@@ -100,7 +100,9 @@ impl Objective for Focops {
     fn loss(&self, terms: &mut Terms) {
         let FocopsConfig { delta, temperature } = self.config;
         let (delta, factor) = (delta as f32, 1.0 / temperature as f32);
-        let advantage = lagrangian(terms.advantage, terms.scale, terms.costs, &self.lambdas.weights());
+        let weights = self.lambdas.weights();
+        let mut advantage = lagrangian(terms.advantage, terms.scale, terms.costs, &weights);
+        normalise(&mut advantage);
         let count = terms.count();
         let mut left = 0.0;
         for (row, a) in advantage.iter().enumerate() {
@@ -126,7 +128,8 @@ impl Variant for Focops {
     const METRICS: &'static [&'static About] = &[&LAMBDA_LEARNER.about];
 
     fn ppo(section: &FocopsSection) -> PpoConfig {
-        section.actor_critic.ppo()
+        // It is the Lagrangian's advantages that are normalised.
+        PpoConfig { normalise_advantages: false, ..section.actor_critic.ppo() }
     }
 
     fn new(section: &FocopsSection, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError> {

@@ -9,7 +9,7 @@
 //! Each update of a generation tells dL(θ')/dλ_i, through the targets and through the parameters that the
 //! update moves; at the generation's end m_i takes one step of Adam down their mean. A λ whose steps make what
 //! the critic learnt wrong at once is slowed down. As in `sac-lag`, d are the running deviations of the reward
-//! and of the cost of a step.
+//! and of the cost of a step, and of a constraint on a mean cost the mean is taken from the cost.
 //!
 //! 1. Calian et al., Balancing Constraints and Rewards with Meta-Gradient D4PG, ICLR 2021.
 
@@ -32,7 +32,7 @@ use crate::multipliers::{Each, LAMBDA_LEARNER, relative_errors};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
-use super::off_policy::fast_sac;
+use super::off_policy::{centres, fast_sac};
 
 /// `metal`
 pub static METAL: Definition<Metal> = Definition {
@@ -171,12 +171,15 @@ pub struct Metal {
     /// Of the reward and of each cost of a step.
     signals: Moments,
     units: Vec<f64>,
+    /// What is taken from each cost.
+    centres: Vec<f64>,
 }
 
 impl Metal {
     fn observe(&mut self, played: &[Rollout], constraints: &[Constraint]) {
         played.iter().for_each(|rollout| self.signals.add(&rollout.signals()));
         self.units = self.signals.units();
+        self.centres = centres(played, constraints);
         let values = constraint_values(played);
         self.meta.answer(&relative_errors(&values, constraints).unwrap_or_default());
     }
@@ -201,6 +204,7 @@ impl Build for Metal {
             meta: Meta::new(lambda, &eta, metal.meta_lr),
             signals: Moments::new(1 + count),
             units: vec![1.0; count],
+            centres: vec![0.0; count],
         })
     }
 }
@@ -216,7 +220,8 @@ impl Algorithm for Metal {
     fn update(&mut self, context: &Context) -> Figures {
         let weights: Vec<f64> =
             self.meta.lambda.iter().zip(&self.units).map(|(lambda, unit)| lambda * unit).collect();
-        let figures = self.learner.update(context, Price::InForce(&weights));
+        let price = Price::InForce { lambdas: &weights, centres: &self.centres };
+        let figures = self.learner.update(context, price);
         let slopes = self.learner.learner().slopes().iter().zip(&self.units);
         self.meta.note(slopes.map(|(slope, unit)| slope * unit));
         figures
@@ -252,7 +257,8 @@ impl Algorithm for Metal {
         self.learner.walk(walk)?;
         self.meta.walk(walk)?;
         self.signals.walk("signals", walk)?;
-        walk.numbers("units", &mut self.units)
+        walk.numbers("units", &mut self.units)?;
+        walk.numbers("centres", &mut self.centres)
     }
 }
 

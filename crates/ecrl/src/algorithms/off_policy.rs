@@ -16,7 +16,7 @@
 //! 4. Stooke, Achiam & Abbeel, Responsive Safety in Reinforcement Learning by PID Lagrangian Methods, ICML
 //!    2020.
 
-use cmdp::{Aggregate, EnvSpec, Rng};
+use cmdp::{Aggregate, Constraint, EnvSpec, Rng};
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
@@ -149,6 +149,16 @@ impl Critical for Td3 {
     }
 }
 
+/// What is taken from each cost: of a constraint on a mean, the mean of what was just played.
+pub fn centres(played: &[Rollout], constraints: &[Constraint]) -> Vec<f64> {
+    let means = mean_costs(&constraint_values(played), constraints.len());
+    let centre = |(constraint, mean): (&Constraint, f64)| match constraint.aggregate {
+        Aggregate::Mean => mean,
+        Aggregate::Sum => 0.0,
+    };
+    constraints.iter().zip(means).map(centre).collect()
+}
+
 /// A learner alone, with multipliers in force.
 pub struct Constrained<L> {
     learner: OffPolicy<L>,
@@ -167,10 +177,7 @@ impl<L> Constrained<L> {
     fn observe(&mut self, played: &[Rollout], spec: &EnvSpec) {
         let Some(lambdas) = &mut self.lambdas else { return };
         played.iter().for_each(|rollout| self.signals.add(&rollout.signals()));
-        let means = mean_costs(&constraint_values(played), spec.constraints.len());
-        for ((centre, mean), constraint) in self.centres.iter_mut().zip(means).zip(&spec.constraints) {
-            *centre = if constraint.aggregate == Aggregate::Mean { mean } else { 0.0 };
-        }
+        self.centres = centres(played, &spec.constraints);
         let ended: Vec<cmdp::Episode> = played.iter().map(|r| r.episode.clone()).collect();
         lambdas.answer(&ended);
         let units = self.signals.units();

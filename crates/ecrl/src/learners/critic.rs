@@ -22,14 +22,19 @@ pub struct Inputs<T> {
 pub enum Price<'a> {
     /// In the reward, by the multipliers that each transition was collected under.
     Stored,
-    /// In the reward, by these multipliers; the slope of the first critic's loss after its step by each of
-    /// them is told.
-    InForce(&'a [f64]),
-    /// By critics of their own, with these multipliers; from each cost its centre is taken away.
+    /// In the reward, by these multipliers, each less its centre; the slope of the first critic's loss after its
+    /// step by each of them is told.
+    InForce {
+        /// λ
+        lambdas: &'a [f64],
+        /// What is taken from each cost.
+        centres: &'a [f64],
+    },
+    /// By critics of their own, with these multipliers, each less its centre.
     Critics {
         /// λ
         lambdas: &'a [f64],
-        /// What is taken away, of each cost.
+        /// What is taken from each cost.
         centres: &'a [f64],
     },
 }
@@ -52,14 +57,11 @@ impl Price<'_> {
     pub fn apply(self, reward: f32, costs: &[f32], stored: &[f32], out: &mut [f32]) -> f32 {
         match self {
             Self::Stored => stored.iter().zip(costs).fold(reward, |r, (lambda, c)| r - lambda * c),
-            Self::InForce(lambdas) => {
-                out.copy_from_slice(costs);
-                lambdas.iter().zip(costs).fold(reward, |r, (lambda, c)| r - *lambda as f32 * c)
-            }
-            Self::Critics { centres, .. } => {
+            Self::InForce { centres, .. } | Self::Critics { centres, .. } => {
                 let each = out.iter_mut().zip(costs).zip(centres);
                 each.for_each(|((out, cost), centre)| *out = cost - *centre as f32);
-                reward
+                let Self::InForce { lambdas, .. } = self else { return reward };
+                lambdas.iter().zip(out).fold(reward, |r, (lambda, c)| r - *lambda as f32 * *c)
             }
         }
     }

@@ -77,6 +77,19 @@ pub struct Minibatch {
     pub old: Option<Old>,
 }
 
+/// Brings numbers to mean 0 and deviation 1; returns what they were divided by. One alone stays as it is.
+pub fn normalise(numbers: &mut [f32]) -> f32 {
+    if numbers.len() < 2 {
+        return 1.0;
+    }
+    let count = numbers.len() as f64;
+    let mean = numbers.iter().map(|&a| f64::from(a)).sum::<f64>() / count;
+    let squares = numbers.iter().map(|&a| (f64::from(a) - mean).powi(2)).sum::<f64>();
+    let deviation = (squares / (count - 1.0)).sqrt() + 1e-8;
+    numbers.iter_mut().for_each(|a| *a = ((f64::from(*a) - mean) / deviation) as f32);
+    deviation as f32
+}
+
 /// The policy that played, as it was then.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Old {
@@ -102,15 +115,8 @@ impl Minibatch {
         let mut advantage = pick(&batch.advantages[0]);
         let mut scale = 1.0;
         let width = batch.draws.len() / batch.log_prob.len().max(1);
-        if config.normalise_advantages && rows.len() > 1 {
-            let count = rows.len() as f64;
-            let mean = advantage.iter().map(|&a| f64::from(a)).sum::<f64>() / count;
-            let squares = advantage.iter().map(|&a| (f64::from(a) - mean).powi(2)).sum::<f64>();
-            let deviation = (squares / (count - 1.0)).sqrt() + 1e-8;
-            for a in &mut advantage {
-                *a = ((f64::from(*a) - mean) / deviation) as f32;
-            }
-            scale = deviation as f32;
+        if config.normalise_advantages {
+            scale = normalise(&mut advantage);
         }
         Self {
             draws: rows

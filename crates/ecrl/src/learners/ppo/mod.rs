@@ -27,7 +27,7 @@ use nets::{Activation, Adam, Mlp, Trained, gaussian};
 
 pub use config::{ActorCriticConfig, PpoConfig};
 pub use linear::{Linear, Moved};
-pub use minibatch::{Losses, Minibatch, Objective, Terms};
+pub use minibatch::{Losses, Minibatch, Objective, Terms, normalise};
 use minibatch::Old;
 
 use crate::algorithm::verify_start;

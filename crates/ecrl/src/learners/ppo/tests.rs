@@ -221,9 +221,16 @@ fn reference(
         let costs = costs.map(|(w, costs)| w * f64::from(costs[row]) / f64::from(sample.scale));
         (f64::from(sample.advantage[row]) - costs.sum::<f64>()) / whole
     };
+    let mut advantages: Vec<f64> = (0..count).map(advantage).collect();
+    if let Descended::Focops(_) = descended {
+        let mean = advantages.iter().sum::<f64>() / count as f64;
+        let squares = advantages.iter().map(|a| (a - mean).powi(2)).sum::<f64>();
+        let deviation = (squares / (count as f64 - 1.0)).sqrt();
+        advantages.iter_mut().for_each(|a| *a = (*a - mean) / deviation);
+    }
     let (low, high) = (1.0 - ppo.config.clip, 1.0 + ppo.config.clip);
     let each = (0..count).map(|row| {
-        let (r, a) = (ratio(row), advantage(row));
+        let (r, a) = (ratio(row), advantages[row]);
         match descended {
             Descended::Focops(focops) if apart(row) <= focops.config.delta => {
                 apart(row) - r * a / focops.config.temperature

@@ -161,7 +161,7 @@ impl Sac {
         both(
             || {
                 match price {
-                    Price::InForce(_) => {
+                    Price::InForce { .. } => {
                         *slopes = first.improve_and_tell(inputs, target, tau, &costs);
                     }
                     _ => first.improve(inputs, target, tau),

@@ -121,7 +121,7 @@ fn updates_with_critics_of_costs_and_slopes_by_multipliers_agree_with_pytorch() 
         let (lambdas, centres) =
             (doubles(&floats(&case["weights"])), doubles(&floats(&case["centres"])));
         let price = match costs {
-            0 => Price::InForce(&lambdas),
+            0 => Price::InForce { lambdas: &lambdas, centres: &[0.0; 2] },
             _ => Price::Critics { lambdas: &lambdas, centres: &centres },
         };
         let batches = case["batches"].as_array().unwrap();
