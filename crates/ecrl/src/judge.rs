@@ -149,7 +149,8 @@ impl Judge {
             }
             let episodes = context.config.test.retest_episodes;
             let spent = &mut self.progress.spent[1];
-            let mut face = |choice| outcome(context, &actor, episodes, Stream::Retest, choice, spent);
+            let mut face =
+                |choice| outcome(context, &actor, episodes, Stream::Retest, choice, spent);
             let (mean, sampled) = (face(Choice::Mean), face(Choice::Sample));
             let constraints = &context.spec.constraints;
             let result = TestResult::new(result.env_steps, mean, sampled, constraints);

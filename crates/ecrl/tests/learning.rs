@@ -1,8 +1,5 @@
 //! Every algorithm learns the point mass in seconds, and does what its name promises.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use cmdp::{Constraint, Env, EnvSpec, PointMass, Rng, Step};
 use ecrl::config::{Config, Layers};
 use ecrl::metrics::{

@@ -75,7 +75,8 @@ pub fn divergence_backward(scores: &[f32], others: &[f32], d: f32, d_scores: &mu
 /// to other scores, where they are the same.
 pub fn curvature(scores: &[f32], moved: &[f32], weight: f32, out: &mut [f32]) {
     let sum = log_sum(scores);
-    let mean: f32 = scores.iter().zip(moved).map(|(score, moved)| (score - sum).exp() * moved).sum();
+    let mean: f32 =
+        scores.iter().zip(moved).map(|(score, moved)| (score - sum).exp() * moved).sum();
     for ((out, score), moved) in out.iter_mut().zip(scores).zip(moved) {
         *out = weight * (score - sum).exp() * (moved - mean);
     }

@@ -93,7 +93,10 @@ mod tests {
             assert_eq!(moved.len(), 12);
             for ((moved, up), down) in moved.iter().zip(up).zip(down) {
                 let expected = (up - down) / 2e-3;
-                assert!((moved - expected).abs() < 2e-3 * expected.abs().max(1.0), "{moved} {expected}");
+                assert!(
+                    (moved - expected).abs() < 2e-3 * expected.abs().max(1.0),
+                    "{moved} {expected}"
+                );
             }
         }
     }

@@ -127,9 +127,12 @@ impl<S: Solve> Variant for Constrained<S> {
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         let constraints = self.constraints.len();
-        walk.fitting("standing", &mut self.standing, "a standing of each constraint", |stored, _| {
-            stored.as_ref().is_none_or(|standing| standing.len() == constraints)
-        })?;
+        walk.fitting(
+            "standing",
+            &mut self.standing,
+            "a standing of each constraint",
+            |stored, _| stored.as_ref().is_none_or(|standing| standing.len() == constraints),
+        )?;
         self.stepped.walk(walk)
     }
 }

@@ -181,7 +181,8 @@ impl<L> Constrained<L> {
         let ended: Vec<cmdp::Episode> = played.iter().map(|r| r.episode.clone()).collect();
         lambdas.answer(&ended);
         let units = self.signals.units();
-        self.weights = lambdas.get().iter().zip(units).map(|(lambda, unit)| lambda * unit).collect();
+        self.weights =
+            lambdas.get().iter().zip(units).map(|(lambda, unit)| lambda * unit).collect();
     }
 }
 

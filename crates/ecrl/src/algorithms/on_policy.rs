@@ -18,7 +18,9 @@ pub use crate::learners::ppo::KL;
 use crate::learners::ppo::{CLIPPED, Ppo, PpoConfig};
 use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
 use crate::memory::batch::Batch;
-use crate::metrics::{About, EXCESS, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE};
+use crate::metrics::{
+    About, EXCESS, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE,
+};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
@@ -126,12 +128,7 @@ impl Standing {
 
 /// The advantage of the Lagrangian, `(A - Σ_i w_i A_i) / (1 + Σ_i w_i)`; the reward's was divided by `scale`,
 /// and so the costs' are.
-pub fn lagrangian(
-    advantage: &[f32],
-    scale: f32,
-    costs: &[Vec<f32>],
-    weights: &[f64],
-) -> Vec<f32> {
+pub fn lagrangian(advantage: &[f32], scale: f32, costs: &[Vec<f32>], weights: &[f64]) -> Vec<f32> {
     let whole = 1.0 + weights.iter().sum::<f64>() as f32;
     let mut advantage: Vec<f32> = advantage.iter().map(|a| a / whole).collect();
     for (weight, costs) in weights.iter().zip(costs) {

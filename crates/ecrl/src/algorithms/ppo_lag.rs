@@ -82,7 +82,10 @@ pub struct Lagrangian {
 
 impl Objective for Lagrangian {
     fn loss(&self, terms: &mut Terms) {
-        terms.clipped(&lagrangian(terms.advantage, terms.scale, terms.costs, &self.lambdas.weights()), 1.0);
+        terms.clipped(
+            &lagrangian(terms.advantage, terms.scale, terms.costs, &self.lambdas.weights()),
+            1.0,
+        );
     }
 }
 

@@ -142,7 +142,8 @@ pub fn improve(
         let moved = linear.step(&direction, length);
         taken.kl = moved.kl;
         let gained = moved.surrogate(advantages);
-        let costs = bounds.iter().all(|bound| moved.signals[bound.signal] <= (-bound.broken).max(0.0));
+        let costs =
+            bounds.iter().all(|bound| moved.signals[bound.signal] <= (-bound.broken).max(0.0));
         moved.kl <= delta && (!kept || gained >= 0.0) && costs
     });
     match found {

@@ -57,8 +57,10 @@ impl Rollout {
     pub fn signals(&self) -> Vec<f32> {
         let cost = self.costs.len() / self.rewards.len().max(1);
         let rows = self.rewards.iter().enumerate();
-        rows.flat_map(|(t, reward)| [*reward].into_iter().chain(row(&self.costs, t, cost).iter().copied()))
-            .collect()
+        rows.flat_map(|(t, reward)| {
+            [*reward].into_iter().chain(row(&self.costs, t, cost).iter().copied())
+        })
+        .collect()
     }
 
     /// Stores every transition with the multipliers in force; the last as a terminated one if it was,

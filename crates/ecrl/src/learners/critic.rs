@@ -162,7 +162,8 @@ impl Critic {
         let d_q = d_q.to_vec();
         self.net.backward(&inputs.taken, &mut self.tape, &mut self.gradient);
         let rate = self.adam.learning_rate();
-        let direct = |i: usize| d_q.iter().zip(column(i)).map(|(d, c)| f64::from(d * c)).sum::<f64>();
+        let direct =
+            |i: usize| d_q.iter().zip(column(i)).map(|(d, c)| f64::from(d * c)).sum::<f64>();
         let slopes = moved.iter().enumerate();
         slopes.map(|(i, moved)| direct(i) - rate * dot(&self.gradient, moved)).collect()
     }

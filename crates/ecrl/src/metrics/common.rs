@@ -33,8 +33,12 @@ pub static SECONDS_COLLECT: Metric<f64> = Metric::new(
     "Seconds of them that went into playing what is learnt from",
 );
 /// Those that tests took.
-pub static SECONDS_TESTS: Metric<f64> =
-    Metric::new("seconds_tests", "time/tests", SECONDS_UNIT, "Seconds of them that went into tests");
+pub static SECONDS_TESTS: Metric<f64> = Metric::new(
+    "seconds_tests",
+    "time/tests",
+    SECONDS_UNIT,
+    "Seconds of them that went into tests",
+);
 /// Those that updates took.
 pub static SECONDS_UPDATES: Metric<f64> = Metric::new(
     "seconds_updates",

@@ -111,9 +111,8 @@ impl Multipliers for Pid {
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         walk.numbers("lambda", &mut self.state.lambda)?;
         let (count, most) = (self.state.lambda.len(), self.gains.delay + 1);
-        let finite = move |numbers: &[f64]| {
-            numbers.len() == count && numbers.iter().all(|x| x.is_finite())
-        };
+        let finite =
+            move |numbers: &[f64]| numbers.len() == count && numbers.iter().all(|x| x.is_finite());
         walk.fitting("pid", &mut self.state, "errors of as many constraints", |stored, _| {
             finite(&stored.lambda)
                 && finite(&stored.integral)

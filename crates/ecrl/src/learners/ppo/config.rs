@@ -160,7 +160,8 @@ pub struct ActorCriticConfig {
 
 impl Default for ActorCriticConfig {
     fn default() -> Self {
-        let PpoConfig { hidden, envs, collect, epochs, batch, lr, lr_decay, .. } = PpoConfig::fast();
+        let PpoConfig { hidden, envs, collect, epochs, batch, lr, lr_decay, .. } =
+            PpoConfig::fast();
         let PpoConfig { gamma, gae, max_grad_norm, log_sigma, .. } = PpoConfig::fast();
         Self {
             hidden,

@@ -169,7 +169,8 @@ mod tests {
     #[test]
     fn slopes_products_and_steps_agree_with_pytorch() {
         let fixture: Value =
-            serde_json::from_str(include_str!("../../../tests/fixtures/trust_region.json")).unwrap();
+            serde_json::from_str(include_str!("../../../tests/fixtures/trust_region.json"))
+                .unwrap();
         let cases = fixture["cases"].as_object().unwrap();
         assert_eq!(cases.len(), 2);
         for (name, fixture) in cases {
@@ -219,7 +220,10 @@ mod tests {
                 assert!((moved.kl - expected["kl"].as_f64().unwrap()).abs() < 1e-5, "{what}");
                 linear.back_to_start();
             }
-            assert_eq!([linear.ppo.policy.net.params(), &linear.ppo.log_sigma].concat(), linear.start);
+            assert_eq!(
+                [linear.ppo.policy.net.params(), &linear.ppo.log_sigma].concat(),
+                linear.start
+            );
         }
     }
 }

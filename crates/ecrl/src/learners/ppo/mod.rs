@@ -27,8 +27,8 @@ use nets::{Activation, Adam, Mlp, Trained, gaussian};
 
 pub use config::{ActorCriticConfig, PpoConfig};
 pub use linear::{Linear, Moved};
-pub use minibatch::{Losses, Minibatch, Objective, Terms, normalise};
 use minibatch::Old;
+pub use minibatch::{Losses, Minibatch, Objective, Terms, normalise};
 
 use crate::algorithm::verify_start;
 use crate::config::ConfigError;

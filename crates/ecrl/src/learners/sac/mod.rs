@@ -211,8 +211,11 @@ impl Learner for Sac {
 
     fn update(&mut self, replay: &Replay, price: Price, rngs: &mut [Rng; 2]) -> Figures {
         let Losses { critic, cost_critic, actor, entropy } = Sac::update(self, replay, price, rngs);
-        let mut figures =
-            vec![(&CRITIC_LOSS, (critic[0] + critic[1]) / 2.0), (&ACTOR_LOSS, actor), (&ENTROPY, entropy)];
+        let mut figures = vec![
+            (&CRITIC_LOSS, (critic[0] + critic[1]) / 2.0),
+            (&ACTOR_LOSS, actor),
+            (&ENTROPY, entropy),
+        ];
         figures.extend(cost_critic.map(|loss| (&COST_CRITIC_LOSS, loss)));
         figures
     }

@@ -283,7 +283,11 @@ fn the_bits_do_not_depend_on_the_threads() {
         let mut sac = Sac::new(config, [3, 2, 0], &mut cmdp::rng([1; 4]));
         pool.install(|| {
             for i in 0..20 {
-                sac.update(&replay, Price::Stored, &mut [cmdp::rng([i, 0, 0, 0]), cmdp::rng([i, 0, 0, 1])]);
+                sac.update(
+                    &replay,
+                    Price::Stored,
+                    &mut [cmdp::rng([i, 0, 0, 0]), cmdp::rng([i, 0, 0, 1])],
+                );
             }
         });
         (sac.actor, sac.critics.map(|c| (c.net, c.target)))

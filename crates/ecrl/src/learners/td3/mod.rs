@@ -114,11 +114,9 @@ impl Td3 {
         let (n, width) = (obs.len(), obs.len() + action.len());
         batch.obs[row * n..][..n].copy_from_slice(obs);
         batch.next_obs[row * n..][..n].copy_from_slice(next_obs);
-        for (rows, obs) in [
-            (&mut inputs.taken, obs),
-            (&mut inputs.drawn, obs),
-            (&mut inputs.next_drawn, next_obs),
-        ] {
+        for (rows, obs) in
+            [(&mut inputs.taken, obs), (&mut inputs.drawn, obs), (&mut inputs.next_drawn, next_obs)]
+        {
             rows[row * width..][..n].copy_from_slice(obs);
         }
         inputs.taken[row * width + n..][..action.len()].copy_from_slice(action);
@@ -187,12 +185,7 @@ impl Td3 {
 }
 
 /// Writes actions to the last columns of rows.
-fn write_actions(
-    actions: impl Iterator<Item = f32>,
-    rows: &mut [f32],
-    width: usize,
-    count: usize,
-) {
+fn write_actions(actions: impl Iterator<Item = f32>, rows: &mut [f32], width: usize, count: usize) {
     let places = rows.chunks_exact_mut(width).flat_map(|row| &mut row[width - count..]);
     places.zip(actions).for_each(|(place, action)| *place = action);
 }
