@@ -12,6 +12,7 @@ mod paint;
 pub mod paper;
 pub mod picture;
 pub mod playback;
+mod published;
 pub mod runs;
 pub mod stats;
 
@@ -77,6 +78,8 @@ pub struct Report {
     pub improvements: Vec<Improvement>,
     /// What a reader should know before believing it.
     pub notes: Vec<String>,
+    /// Ours beside what others have published.
+    published: Vec<published::Row>,
     band: Band,
     labels: Vec<String>,
 }
@@ -100,7 +103,8 @@ impl Report {
         labels.dedup();
         let labels: Vec<String> = labels.into_iter().map(|(_, label)| label.to_owned()).collect();
         notes.extend(notes::notes(&runs, &groups, &labels, &aggregates));
-        Ok(Self { panels, table, aggregates, improvements, notes, band, labels, runs })
+        let published = published::table(&runs);
+        Ok(Self { panels, table, aggregates, improvements, notes, published, band, labels, runs })
     }
 
     /// How many runs there are, in words.
@@ -142,10 +146,14 @@ impl Report {
                 ("table.csv", csv::table(&self.table)),
                 ("metrics.csv", csv::metrics(&self.runs)),
                 ("table.md", self.table_md()),
+                ("published.md", published::markdown(&self.published)),
                 (PAGE, page::page(self, &styles)),
             ]
             .map(|(name, text)| (name.to_owned(), text.into_bytes())),
         );
+        if self.published.is_empty() {
+            all.retain(|(name, _)| name != "published.md");
+        }
         Ok(output::put_all(out, PAGE, &all, is_our_page)?)
     }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::figure::{self, Frame, STEPS, Style, escape, ordered};
 use crate::paint;
 use crate::runs::Run;
-use crate::{Report, TABLE_HEAD, cells, interval};
+use crate::{Report, TABLE_HEAD, cells, interval, published};
 
 /// Dots in a run's scatter of the population.
 const DOTS: usize = 400;
@@ -54,7 +54,7 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
          shipped with; dotted ones are its sampled actions, which it is trained on. Feasible means both. \
          Band: {}. J_C is what a constraint measures over an episode, the mean or the sum of what its steps \
          cost; it must stay at or below the bound \u{3b5}, the dashed line across.</p><ul>{notes}</ul>{}\
-         <h2>Learning curves</h2>{curves}<h2>Table</h2>{}<h2>Over all tasks</h2>{}\
+         <h2>Learning curves</h2>{curves}<h2>Table</h2>{}{}<h2>Over all tasks</h2>{}\
          <h2>Training, run by run</h2>{}<h2>How to make this again</h2>{}\
          <script type=\"application/json\" id=\"data\">{data}</script><script>{js}</script>\
          </body></html>\n",
@@ -62,6 +62,7 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
         report.band.text(),
         controls(report, styles),
         table(report),
+        beside(report),
         aggregates(report),
         training(report),
         again(report),
@@ -162,6 +163,29 @@ fn table(report: &Report) -> String {
             tested again on fresh starts and kept every constraint both ways. Excess in training: max(0, \
             J_C \u{2212} \u{3b5}) of the episodes really played, by population and learner, on the mean \
             over all steps.</p>"
+}
+
+fn beside(report: &Report) -> String {
+    if report.published.is_empty() {
+        return String::new();
+    }
+    let head: String = published::HEAD.iter().map(|name| format!("<th>{name}</th>")).collect();
+    let mut html =
+        format!("<h2>Beside published figures</h2><div class=\"scroll\"><table><tr>{head}</tr>");
+    for row in &report.published {
+        let class = match row.feasible {
+            Some(true) => "kept",
+            Some(false) => "broken",
+            None => "",
+        };
+        let cells = row.cells.iter().enumerate().map(|(i, text)| {
+            let class = if i == 6 { class } else { "" };
+            format!("<td class=\"{class}\">{}</td>", escape(text))
+        });
+        let task = escape(&row.cells[0]);
+        let _ = write!(html, "<tr data-task=\"{task}\">{}</tr>", cells.collect::<String>());
+    }
+    html + "</table></div><p>" + published::NOTE + "</p>"
 }
 
 fn aggregates(report: &Report) -> String {

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use ecrl::config::Config;
 use ecrl::metrics::{
-    BEST_FEASIBLE, BEST_REWARD, BEST_SAMPLED_COST, CHAMPION_REWARD, ENV_STEPS, EXCESS, GENERATION,
-    LEARNER_COST, LEARNER_REWARD, Record, SAMPLED_COST, SAMPLED_REWARD,
+    BEST_COST, BEST_FEASIBLE, BEST_REWARD, BEST_SAMPLED_COST, BEST_SAMPLED_REWARD, CHAMPION_REWARD,
+    ENV_STEPS, EXCESS, GENERATION, LEARNER_COST, LEARNER_REWARD, Record, SAMPLED_COST,
+    SAMPLED_REWARD, SECONDS,
 };
 use report::Report;
 use report::curves::Band;
@@ -71,7 +72,10 @@ impl Fake {
             let steps = (self.taken / self.points) as f64;
             generation.set(&EXCESS, vec![(self.sampled - 0.4).max(0.0) * steps]);
             generation.set(&BEST_REWARD, self.reward * share);
+            generation.set(&BEST_COST, vec![self.cost]);
+            generation.set(&BEST_SAMPLED_REWARD, self.reward * share / 2.0);
             generation.set(&BEST_SAMPLED_COST, vec![self.sampled]);
+            generation.set(&SECONDS, 90.0 * i as f64);
             generation.set(&BEST_FEASIBLE, self.cost <= 0.4 && self.sampled <= 0.4);
             if self.config.algorithm == "ecrl" {
                 generation.set(&CHAMPION_REWARD, 7.0);
@@ -289,6 +293,33 @@ fn one_algorithm_alone_is_compared_with_nothing() {
     Fake::new("hopper", "erl", 0).write(&folder.0);
     let two = page();
     assert!(two.contains("<p>2 runs. ") && two.contains(", IQM"));
+}
+
+#[test]
+fn ours_stands_beside_what_was_published_for_the_same_constraint() {
+    let folder = Folder::new("published");
+    let mut run = Fake::new("hopper", "focops", 3);
+    run.write(&folder.0);
+    report(&folder.0).write(&folder.0.join("without")).unwrap();
+    assert!(!folder.0.join("without/published.md").exists(), "another constraint");
+    run.config.constraints = vec!["sum(velocity)<=25".into()];
+    (run.reward, run.cost, run.sampled) = (1725.0, 0.25, 0.375);
+    run.write(&folder.0);
+    let other = Fake::new("hopper", "pdac", 0);
+    Fake { config: Config { constraints: run.config.constraints, ..other.config }, ..other }
+        .write(&folder.0);
+    let out = folder.0.join("report");
+    report(&folder.0).write(&out).unwrap();
+    let text = std::fs::read_to_string(out.join("published.md")).unwrap();
+    let ours = "| hopper | FOCOPS | 1438 / 10 | focops, seed 3 | 1725 / 0.25 | 862.5 / 0.375 | yes | 1000 | 15 |";
+    assert!(text.contains(ours), "{text}");
+    assert!(text.contains("| hopper | SACPID | 813 / 92, broken | - |"), "{text}");
+    assert!(text.contains("| hopper | - | - | pdac, seed 0 |"), "{text}");
+    // Twelve of theirs, one of ours that is nobody's; no other robot.
+    assert_eq!(text.matches("| hopper |").count(), 13, "{text}");
+    assert!(!text.contains("| ant |"));
+    let page = std::fs::read_to_string(out.join("index.html")).unwrap();
+    assert!(page.contains("Beside published figures") && page.contains("1438 / 10"));
 }
 
 #[test]

@@ -6,13 +6,13 @@ use super::{Config, ConfigError, Layers, lookup, paths};
 
 /// The keys of every run whose values may change in the midst of it.
 const CHANGEABLE: [&str; 8] = [
-    "test.share",
     "steps",
     "test.episodes",
     "test.every",
     "test.sample",
     "test.retest_every",
     "test.retest_episodes",
+    "test.share",
     "test.until",
 ];
 
