@@ -180,9 +180,9 @@ fn nothing_is_left_out_in_silence() {
     let page = std::fs::read_to_string(folder.0.join("report/index.html")).unwrap();
     assert!(page.contains("hopper-ecrl-1 stopped at 600") && !page.contains("http://local"));
     let csv = std::fs::read_to_string(folder.0.join("report/metrics.csv")).unwrap();
-    let head = "run,task,algorithm,seed,generation,env_steps,learner_reward,learner_cost_0,\
-                sampled_reward,sampled_cost_0,excess_0,best_reward,best_sampled_cost_0,best_feasible,\
-                champion_reward";
+    let head = "run,task,algorithm,seed,generation,env_steps,seconds,learner_reward,learner_cost_0,\
+                sampled_reward,sampled_cost_0,excess_0,best_reward,best_cost_0,best_sampled_reward,\
+                best_sampled_cost_0,best_feasible,champion_reward";
     assert_eq!(csv.lines().next(), Some(head));
     assert_eq!(csv.lines().count(), 1 + 7 * 10);
     let row = "hopper-ecrl-0,hopper,ecrl,0,10,1000,100,0.3,50,0.35,0,100,0.35,true,7";
