@@ -185,7 +185,7 @@ fn nothing_is_left_out_in_silence() {
                 best_sampled_cost_0,best_feasible,champion_reward";
     assert_eq!(csv.lines().next(), Some(head));
     assert_eq!(csv.lines().count(), 1 + 7 * 10);
-    let row = "hopper-ecrl-0,hopper,ecrl,0,10,1000,100,0.3,50,0.35,0,100,0.35,true,7";
+    let row = "hopper-ecrl-0,hopper,ecrl,0,10,1000,900,100,0.3,50,0.35,0,100,0.3,50,0.35,true,7";
     assert!(csv.contains(row), "{csv}");
     for file in [
         "curves.csv",
