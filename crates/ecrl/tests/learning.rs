@@ -180,9 +180,11 @@ fn every_metric_recorded_is_one_that_the_algorithm_lists() {
         let mut layers = Layers::default();
         layers.set("algorithm", row.name());
         if row.defaults().contains_key("learner") {
-            layers
-                .toml("[learner]\nlearning_starts = 100\n[sac]\nhidden = [8]\nbatch = 8\n")
-                .unwrap();
+            layers.set("learner.learning_starts", 100);
+        }
+        for section in ["sac", "td3"].into_iter().filter(|name| row.defaults().contains_key(*name))
+        {
+            layers.toml(&format!("[{section}]\nhidden = [8]\nbatch = 8\n")).unwrap();
         }
         let mut trainer = trainer(&layers.build().unwrap(), 2, &["force<=0.1"]);
         let listed = [ecrl::metrics::COMMON, &row.metrics()[..]].concat();

@@ -24,12 +24,12 @@ use crate::algorithm::{Algorithm, Build, Collected, Definition, Setup};
 use crate::collect::episodes::{Rollout, constraint_values, mean_costs};
 use crate::config::{ConfigError, Section};
 use crate::context::Context;
+use crate::learners::ENTROPY;
 use crate::learners::critic::Price;
 use crate::learners::moments::Moments;
 use crate::learners::off_policy::{self, Learner, LearnerConfig, OffPolicy, ReplayConfig};
 use crate::learners::sac::{Sac, SacConfig};
 use crate::learners::td3::{Td3, Td3Config};
-use crate::learners::{COST_CRITIC_LOSS, ENTROPY};
 use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
@@ -190,8 +190,7 @@ impl<L: Critical> Build for Constrained<L> {
     type Section = L::Section;
 
     fn metrics() -> Vec<&'static About> {
-        let own = [&COST_CRITIC_LOSS.about, &LAMBDA_LEARNER.about];
-        [&off_policy::METRICS[..], L::METRICS, &own].concat()
+        [&off_policy::METRICS[..], L::METRICS, &[&LAMBDA_LEARNER.about]].concat()
     }
 
     fn new(section: L::Section, Setup { spec, rng }: Setup) -> Result<Self, TrainError> {
@@ -227,9 +226,10 @@ impl<L: Critical> Algorithm for Constrained<L> {
         self.learner.update(context, price)
     }
 
-    fn conclude(&mut self, _: &Context, record: &mut Record) {
-        if let Some(lambdas) = &self.lambdas {
-            lambdas.note(record);
+    fn conclude(&mut self, context: &Context, record: &mut Record) {
+        match &self.lambdas {
+            Some(lambdas) => lambdas.note(record),
+            None => record.set(&LAMBDA_LEARNER, vec![0.0; context.spec.constraints.len()]),
         }
     }
 

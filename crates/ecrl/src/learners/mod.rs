@@ -17,13 +17,6 @@ pub static CRITIC_LOSS: Metric<f64> = Metric::new(
     "",
     "The critics' loss, mean over the generation's updates",
 );
-/// The loss of the costs' critics.
-pub static COST_CRITIC_LOSS: Metric<f64> = Metric::new(
-    "cost_critic_loss",
-    "train/cost_critic_loss",
-    "",
-    "The loss of the costs' critics, mean over them and over the generation's updates",
-);
 /// The actor's loss.
 pub static ACTOR_LOSS: Metric<f64> = Metric::new(
     "actor_loss",

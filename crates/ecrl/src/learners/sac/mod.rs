@@ -42,7 +42,7 @@ use crate::algorithm::verify_start;
 use crate::config::ConfigError;
 use crate::learners::critic::{Critic, Inputs, Price, compare};
 use crate::learners::off_policy::Learner;
-use crate::learners::{ACTOR_LOSS, COST_CRITIC_LOSS, CRITIC_LOSS, ENTROPY};
+use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
 use crate::memory::replay::Replay;
 use crate::metrics::Figures;
 use crate::state::{StateError, Walk};
@@ -211,13 +211,8 @@ impl Learner for Sac {
 
     fn update(&mut self, replay: &Replay, price: Price, rngs: &mut [Rng; 2]) -> Figures {
         let Losses { critic, cost_critic, actor, entropy } = Sac::update(self, replay, price, rngs);
-        let mut figures = vec![
-            (&CRITIC_LOSS, (critic[0] + critic[1]) / 2.0),
-            (&ACTOR_LOSS, actor),
-            (&ENTROPY, entropy),
-        ];
-        figures.extend(cost_critic.map(|loss| (&COST_CRITIC_LOSS, loss)));
-        figures
+        let critics = (critic[0] + critic[1]) / 2.0 + cost_critic.unwrap_or(0.0);
+        vec![(&CRITIC_LOSS, critics), (&ACTOR_LOSS, actor), (&ENTROPY, entropy)]
     }
 
     /// In the order in which trouble spreads.

@@ -31,7 +31,7 @@ use crate::algorithm::verify_start;
 use crate::config::ConfigError;
 use crate::learners::critic::{Critic, Inputs, Price};
 use crate::learners::off_policy::Learner;
-use crate::learners::{ACTOR_LOSS, COST_CRITIC_LOSS, CRITIC_LOSS};
+use crate::learners::{ACTOR_LOSS, CRITIC_LOSS};
 use crate::memory::replay::{Replay, Transition};
 use crate::metrics::Figures;
 use crate::state::{StateError, Walk};
@@ -207,9 +207,8 @@ impl Learner for Td3 {
             self.draw(replay, price, rng);
             self.learn(price)
         });
-        let mut figures = vec![(&CRITIC_LOSS, loss), (&ACTOR_LOSS, self.actor_loss)];
-        figures.extend(cost_loss.map(|loss| (&COST_CRITIC_LOSS, loss)));
-        figures
+        let loss = loss + cost_loss.unwrap_or(0.0);
+        vec![(&CRITIC_LOSS, loss), (&ACTOR_LOSS, self.actor_loss)]
     }
 
     /// In the order in which trouble spreads.
