@@ -95,7 +95,7 @@ impl Digest {
     }
 }
 
-const COMMON: &str = "steps = 3000\nseed = 7\n[test]\nevery = 500\nshare = 100.0\n";
+const COMMON: &str = "steps = 3000\nseed = 7\n[test]\nevery = 500\nshare = 1e9\n";
 /// What the sections of an algorithm are set to, where it has them.
 const SECTIONS: [(&str, &str); 6] = [
     ("learner", "learning_starts = 800\ngrad_steps_per_env_step = 0.3\n"),

@@ -58,7 +58,7 @@ pub struct Row {
 }
 
 /// Every published figure of a task that there are runs of, each with the finished runs of its algorithm, and
-/// the algorithms of ours that nobody has published; nothing without such runs.
+/// those of algorithms that have no figure here; nothing without such runs.
 pub fn table(runs: &[Run]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (at, task) in TASKS.into_iter().enumerate() {

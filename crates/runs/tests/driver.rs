@@ -37,12 +37,18 @@ fn make(_: &Config) -> Result<Box<dyn Env>, cmdp::ConstraintError> {
 fn config(algorithm: &str) -> Config {
     let mut layers = Layers::default();
     layers.set("algorithm", algorithm).set("steps", 1500).set("test.every", 0);
-    let on_policy = layers.build().unwrap().sections.contains_key("ppo");
-    let values = match on_policy {
-        true => "[ppo]\nhidden = [8]\ncollect = 500\nbatch = 50\nepochs = 2\n",
-        false => "[sac]\nhidden = [8]\nbatch = 16\n[learner]\nlearning_starts = 300\n",
-    };
-    layers.toml(values).unwrap();
+    let sections = layers.build().unwrap().sections;
+    for (section, values) in [
+        ("ppo", "hidden = [8]\ncollect = 500\nbatch = 50\nepochs = 2\n"),
+        ("actor_critic", "hidden = [8]\ncollect = 500\nbatch = 50\nepochs = 2\n"),
+        ("sac", "hidden = [8]\nbatch = 16\n"),
+        ("td3", "hidden = [8]\nbatch = 16\n"),
+        ("learner", "learning_starts = 300\n"),
+    ] {
+        if sections.contains_key(section) {
+            layers.toml(&format!("[{section}]\n{values}")).unwrap();
+        }
+    }
     layers.build().unwrap()
 }
 

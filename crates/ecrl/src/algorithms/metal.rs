@@ -180,8 +180,11 @@ impl Metal {
         played.iter().for_each(|rollout| self.signals.add(&rollout.signals()));
         self.units = self.signals.units();
         self.centres = centres(played, constraints);
-        let values = constraint_values(played);
-        self.meta.answer(&relative_errors(&values, constraints).unwrap_or_default());
+        // Before the first update nothing answers them.
+        if self.learner.learning {
+            let values = constraint_values(played);
+            self.meta.answer(&relative_errors(&values, constraints).unwrap_or_default());
+        }
     }
 }
 
@@ -213,8 +216,9 @@ impl Algorithm for Metal {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
         let none = vec![0.0; context.spec.constraints.len()];
         let played = self.learner.play(context, &none, record);
+        let collected = self.learner.conclude_play(context, &played, record);
         self.observe(&played, &context.spec.constraints);
-        self.learner.conclude_play(context, &played, record)
+        collected
     }
 
     fn update(&mut self, context: &Context) -> Figures {

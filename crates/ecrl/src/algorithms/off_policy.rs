@@ -178,8 +178,11 @@ impl<L> Constrained<L> {
         let Some(lambdas) = &mut self.lambdas else { return };
         played.iter().for_each(|rollout| self.signals.add(&rollout.signals()));
         self.centres = centres(played, &spec.constraints);
-        let ended: Vec<cmdp::Episode> = played.iter().map(|r| r.episode.clone()).collect();
-        lambdas.answer(&ended);
+        // Before the first update nothing answers them.
+        if self.learner.learning {
+            let ended: Vec<cmdp::Episode> = played.iter().map(|r| r.episode.clone()).collect();
+            lambdas.answer(&ended);
+        }
         let units = self.signals.units();
         self.weights =
             lambdas.get().iter().zip(units).map(|(lambda, unit)| lambda * unit).collect();
@@ -214,8 +217,9 @@ impl<L: Critical> Algorithm for Constrained<L> {
         // The multipliers in force are those of the update: what is stored with a transition does not count.
         let none = vec![0.0; context.spec.constraints.len()];
         let played = self.learner.play(context, &none, record);
+        let collected = self.learner.conclude_play(context, &played, record);
         self.observe(&played, &context.spec);
-        self.learner.conclude_play(context, &played, record)
+        collected
     }
 
     fn update(&mut self, context: &Context) -> Figures {

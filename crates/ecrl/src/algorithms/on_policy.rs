@@ -88,7 +88,8 @@ pub static RECOVERY: Metric<f64> = Metric::new(
     "recovery",
     "train/recovery",
     "share",
-    "The share of the policy's updates that followed the cost alone, because a constraint was broken too far",
+    "The share of the policy's steps that a constraint broken too far decided: cpo follows its cost alone, \
+     pcpo's projection leads out of the trust region",
 );
 
 /// What one update is about.

@@ -28,7 +28,7 @@ const FORMAT: u32 = 2;
 pub const MOST_STEPS: u64 = 1_000_000_000_000_000;
 
 /// A share of tests that bounds nothing, for algorithms whose updates take far longer than tests do.
-pub const UNBOUNDED: f64 = 100.0;
+pub const UNBOUNDED: f64 = 1e9;
 
 /// Every value a run depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,18 +76,12 @@ pub struct TestConfig {
     /// Episodes of that test, for each face.
     pub retest_episodes: usize,
     /// Steps that tests may take for each step of training, half of them for second tests, until the end of
-    /// the run, which is always tested; 100 is as good as no bound.
-    #[serde(default = "unbounded")]
+    /// the run, which is always tested; 1e9 is no bound.
     pub share: f64,
     /// The run ends with the first test that meets all of these, as `reward>=3000`; see
     /// [`Until`].
     #[serde(default)]
     pub until: Vec<String>,
-}
-
-/// Of runs by a version that had no bound.
-fn unbounded() -> f64 {
-    UNBOUNDED
 }
 
 /// The keys that every run is given; a label of its values leaves them out.

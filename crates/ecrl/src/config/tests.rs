@@ -286,3 +286,18 @@ fn whole_files_of_the_first_format_are_read() {
     let message = layers.build().unwrap_err().to_string();
     assert!(message.starts_with("unknown key 'sac.bacth'"), "{message}");
 }
+
+#[test]
+fn every_rule_can_be_set_where_no_population_is_needed() {
+    for algorithm in
+        ["ppo-lag", "ppo-pid", "rcpo", "focops", "trpo-lag", "pdac", "sac-lag", "td3-lag"]
+    {
+        for rule in ["none", "fixed", "ascent", "relative", "falling", "pid"] {
+            let mut layers = Layers::default();
+            layers.set("algorithm", algorithm).assign(&format!("rule={rule}")).unwrap();
+            let config = layers.build().unwrap_or_else(|e| panic!("{algorithm}, {rule}: {e}"));
+            config.validate().unwrap();
+            assert_eq!(config.sections["multipliers"]["rule"].as_str(), Some(rule));
+        }
+    }
+}

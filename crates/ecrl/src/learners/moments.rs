@@ -48,8 +48,8 @@ impl Moments {
         self.variance[i].sqrt().max(1e-2)
     }
 
-    /// Of each number but the first, how many times the first's deviation is its own: what a weight of 1 on it
-    /// must be multiplied with to weigh as much.
+    /// Of each number but the first, the first's deviation over its own: what a weight on it must be multiplied
+    /// with for 1 to weigh as much as the first.
     pub fn units(&self) -> Vec<f64> {
         (1..self.mean.len()).map(|i| self.deviation(0) / self.deviation(i)).collect()
     }

@@ -86,7 +86,7 @@ fn excesses<'a>(
 /// constraint yet breaks it thirtyfold. With 1 it answered too late, and swung.
 const MOST: f64 = 4.0;
 
-/// Of each constraint the mean of (J_C - ε)/ε over episodes (or of J_C - ε, where ε is 0), at most 4. None
+/// Of each constraint the mean of (J_C - ε)/|ε| over episodes (or of J_C - ε, where ε is 0), at most 4. None
 /// without episodes.
 pub(crate) fn relative_errors<'a>(
     episodes: impl IntoIterator<Item = &'a Vec<f64>>,

@@ -2,7 +2,7 @@
 //! (integral) and how fast it gets worse (derivative).
 //!
 //! ```text
-//! e = min( 4, mean(J_C - ε)/s )        s = ε, or 1 where ε = 0
+//! e = min( 4, mean(J_C - ε)/s )        s = |ε|, or 1 where ε = 0
 //! ē ← m·ē + (1 - m)·e        I ← max(0, I + k_I·e)        D = max(0, ē - ē of d updates ago)
 //! λ = max(0, k_P·ē + I + k_D·D)
 //! ```
@@ -25,6 +25,7 @@ use super::{Multipliers, relative_errors};
 
 /// The gains.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Gains {
     /// Gain of the error as it is now; more damps swings and passes on noise.
     pub kp: f64,

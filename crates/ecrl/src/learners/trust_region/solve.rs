@@ -53,8 +53,9 @@ pub struct Step {
     pub costs: Vec<f64>,
 }
 
-/// Turns that are taken over several constraints.
-const TURNS: usize = 100;
+/// Turns that are taken over several constraints at the most: with slopes that nearly agree it takes thousands,
+/// each of a few products.
+const TURNS: usize = 10_000;
 /// A constraint whose slope is this small cannot be answered.
 const FLAT: f64 = 1e-12;
 
@@ -113,6 +114,10 @@ impl Problem {
         let reachable = self.constraints().all(|i| self.is_flat(i) || !self.is_out_of_reach(i));
         match reachable.then(|| self.dual()).flatten() {
             None => self.recover(),
+            // Reward and broken costs pull along the same line, or there is no reward: the cost decides.
+            Some(nu) if self.is_broken() && self.rest(&nu) <= FLAT * self.q.max(1.0) => {
+                self.recover()
+            }
             Some(nu) => {
                 let lambda = (self.rest(&nu) / (2.0 * self.delta)).sqrt().max(FLAT);
                 self.step(1.0 / lambda, nu.iter().map(|nu| nu / lambda).collect())
@@ -137,12 +142,15 @@ impl Problem {
                 nu[i] = (lowest + c * (height / (s * room)).sqrt()).max(0.0);
             }
             let moved = nu.iter().zip(&before).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            if moved <= 1e-9 * nu.iter().fold(1.0, |most: f64, nu| most.max(*nu)) {
+            // One alone is solved at once.
+            if self.c.len() == 1
+                || moved <= 1e-9 * nu.iter().fold(1.0, |most: f64, nu| most.max(*nu))
+            {
                 return Some(nu);
             }
         }
-        // Only constraints that contradict each other let it fall for ever.
-        None
+        // Only broken constraints that contradict each other let it fall for ever.
+        if self.is_broken() { None } else { Some(nu) }
     }
 
     /// Down the costs that are broken, each by as much, as far as the region reaches.
@@ -164,7 +172,7 @@ impl Problem {
     pub fn projected(&self) -> Step {
         let free = self.free().reward;
         let mut nu = vec![0.0; self.c.len()];
-        for _ in 0..TURNS {
+        for _ in 0..if self.c.len() > 1 { TURNS } else { 1 } {
             for i in self.constraints().filter(|i| !self.is_flat(*i)) {
                 let rest = free * self.r[i] - self.others(&nu, i, false) + self.c[i];
                 nu[i] = (rest / self.s[i][i]).max(0.0);
@@ -276,6 +284,37 @@ mod tests {
         near(x(&two([1.5, -1.0]).constrained()), [0.0, -1.0, 0.0]);
         // PCPO: (1/3, 2/3, 2/3) to y ≤ 0 and z ≤ 0.6.
         near(x(&two([0.0, -0.6]).projected()), [1.0 / 3.0, 0.0, 0.6]);
+    }
+
+    #[test]
+    fn slopes_that_nearly_agree_are_told_from_ones_that_contradict_each_other() {
+        // b_2 is b_1 turned by 8 degrees; both are kept, and both bound the step: y = 0.3, 0.14 x + 0.99 y = 0.35,
+        // and z is what is left of a length of 1.
+        let (g, b, turned) = ([3.0, 20.0, 3.0], [0.0, 1.0, 0.0], [0.14, 0.99, 0.0]);
+        let dot = |a: [f64; 3], b: [f64; 3]| (0..3).map(|k| a[k] * b[k]).sum::<f64>();
+        let problem = Problem {
+            q: dot(g, g),
+            r: vec![dot(b, g), dot(turned, g)],
+            s: vec![vec![dot(b, b), dot(b, turned)], vec![dot(b, turned), dot(turned, turned)]],
+            c: vec![-0.3, -0.35],
+            delta: 0.5,
+        };
+        let step = problem.constrained();
+        assert_eq!(step.case, Case::Bound);
+        let found = [0, 1, 2]
+            .map(|k| step.reward * g[k] - step.costs[0] * b[k] - step.costs[1] * turned[k]);
+        let x: f64 = 0.053 / 0.14;
+        for (found, expected) in found.iter().zip([x, 0.3, (1.0 - 0.09 - x * x).sqrt()]) {
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_broken_constraint_is_mended_although_there_is_no_reward() {
+        let problem = Problem { q: 0.0, r: vec![0.0], ..problem(0.6) };
+        let step = problem.constrained();
+        assert_eq!((step.case, step.reward), (Case::Recovery, 0.0));
+        assert!((step.costs[0] - 1.0).abs() < 1e-9, "{step:?}");
     }
 
     #[test]
