@@ -113,8 +113,8 @@ fn primal_and_dual_on_several_time_scales() {
 
 #[test]
 fn multipliers_on_critics_of_costs() {
-    keeps("sac-lag", 0.8, &["[multipliers]\neta = 0.05\n"]);
-    keeps("sac-pid", 0.8, &["[multipliers]\nki = 0.05\n"]);
+    keeps("sac-lag", 0.8, &["[multipliers]\nlambda = 0.5\neta = 0.1\n"]);
+    keeps("sac-pid", 0.8, &["[multipliers]\nlambda = 0.5\nki = 0.1\n"]);
     keeps("td3-lag", 0.75, &["[multipliers]\neta = 0.1\n[td3]\nexploration = 0.05\n"]);
 }
 
