@@ -58,6 +58,7 @@ def main(steps: int = 60_000, out: str = "runs/boiler") -> ecrl.Evaluation:
         steps=steps,
         out=out,
         force=True,
+        eta=0.4,  # a short run: multipliers must move faster than usual
     )
     worth = run.policy().evaluate(Boiler, episodes=20)
     print(worth)

@@ -450,7 +450,7 @@ def test_long_episodes_end_though_tests_are_played_in_the_same_place(small, kind
     env = Dear(300) if kind == "instance" else gym.vector.SyncVectorEnv([lambda: Dear(300)] * 2)
     metrics = small("ppo-lag", env, constraints={"cost": 10}, steps=2500, n_envs=None).metrics()
     # An episode is longer than what is played between two updates: its cost is seen nevertheless.
-    assert np.isfinite(metrics["rollout_reward"]).any() and metrics["lambda_learner"][-1, 0] > 100
+    assert np.isfinite(metrics["rollout_reward"]).any() and metrics["lambda_learner"][-1, 0] > 0.2
 
 
 def test_a_vector_without_a_mode(small):
