@@ -45,7 +45,7 @@ pub trait Variant: Send + Sized + 'static {
     /// The learner's values.
     fn ppo(section: &Self::Section) -> PpoConfig;
 
-    /// A new one.
+    /// A new one; the thresholds in `spec` leave the margin.
     fn new(section: &Self::Section, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError>;
 
     /// Takes note of the episodes that ended in what is about to be learnt from.
@@ -139,12 +139,12 @@ pub fn lagrangian(advantage: &[f32], scale: f32, costs: &[Vec<f32>], weights: &[
     advantage
 }
 
-/// Smaller networks, and advantages that are estimated once and normalised.
+/// Smaller networks, advantages that are estimated once and normalised, and a margin.
 pub const FAST: Preset = Preset {
     name: "fast",
-    help: "smaller networks and fewer estimates: several times as fast, for a first look",
+    help: "smaller networks, fewer estimates and a margin to every threshold: several times as fast",
     toml: &[
-        "[ppo]\nhidden = [64, 64]\nrecompute_advantages = false\nnormalise_advantages = true\n",
+        "[ppo]\nhidden = [64, 64]\nrecompute_advantages = false\nnormalise_advantages = true\nmargin = 0.1\n",
     ],
 };
 
@@ -175,15 +175,25 @@ impl<V: Variant> Build for OnPolicy<V> {
         let Setup { spec, rng } = setup;
         let config = V::ppo(&section);
         let costs = if V::USES_COSTS { spec.constraints.len() } else { 0 };
+        let aims = aiming(spec, config.margin);
         let ppo = Ppo::new(config, spec, if V::CRITICS { costs } else { 0 }, rng);
         Ok(Self {
             ppo: if V::REMEMBERS { ppo.remembering() } else { ppo },
-            variant: V::new(&section, spec, rng)?,
+            variant: V::new(&section, &aims, rng)?,
             costs,
             done: 0,
             order: Vec::new(),
         })
     }
+}
+
+/// The task with thresholds that leave a margin, which is what a variant sees of it.
+fn aiming(spec: &EnvSpec, margin: f64) -> EnvSpec {
+    let mut spec = spec.clone();
+    for constraint in &mut spec.constraints {
+        constraint.threshold -= margin * constraint.threshold.abs();
+    }
+    spec
 }
 
 impl<V: Variant> OnPolicy<V> {
@@ -274,5 +284,22 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
             self.order.clear();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cmdp::{Env as _, PointMass};
+
+    #[test]
+    fn a_margin_lowers_thresholds_of_any_sign() {
+        let texts = ["mean(force)<=0.5", "sum(force)<=-2"];
+        let constraints = Constraint::parse_all(&texts, &PointMass::COSTS).unwrap();
+        let task = PointMass::new(constraints).unwrap();
+        let aims = aiming(task.spec(), 0.25);
+        let thresholds: Vec<f64> = aims.constraints.iter().map(|c| c.threshold).collect();
+        assert_eq!(thresholds, [0.375, -2.5]);
+        assert_eq!(aiming(task.spec(), 0.0), *task.spec());
     }
 }

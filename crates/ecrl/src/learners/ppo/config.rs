@@ -43,6 +43,9 @@ pub struct PpoConfig {
     pub normalise_advantages: bool,
     /// log σ at the start.
     pub log_sigma: f64,
+    /// What share of every threshold is kept in hand: it aims at ε less this much of |ε|, as what is played next
+    /// is never quite what was played.
+    pub margin: f64,
 }
 
 impl Default for PpoConfig {
@@ -65,13 +68,14 @@ impl Default for PpoConfig {
             recompute_advantages: true,
             normalise_advantages: false,
             log_sigma: -0.5,
+            margin: 0.0,
         }
     }
 }
 
 impl PpoConfig {
     /// The keys whose values may change in the midst of a run.
-    pub const CHANGEABLE: [&'static str; 8] = [
+    pub const CHANGEABLE: [&'static str; 9] = [
         "ppo.lr",
         "ppo.lr_decay",
         "ppo.gamma",
@@ -80,14 +84,16 @@ impl PpoConfig {
         "ppo.value_coef",
         "ppo.entropy_coef",
         "ppo.max_grad_norm",
+        "ppo.margin",
     ];
 
-    /// Smaller networks, and advantages that are estimated once and normalised: several times as fast.
+    /// Smaller networks, advantages that are estimated once and normalised, and a margin: several times as fast.
     pub fn fast() -> Self {
         Self {
             hidden: vec![64, 64],
             recompute_advantages: false,
             normalise_advantages: true,
+            margin: 0.1,
             ..Self::default()
         }
     }
@@ -119,6 +125,7 @@ impl PpoConfig {
         range::positive("ppo.max_grad_norm", self.max_grad_norm)?;
         range::share("ppo.gamma", self.gamma)?;
         range::share("ppo.gae", self.gae)?;
+        range::share("ppo.margin", self.margin)?;
         range::check(*clip > 0.0 && *clip < 1.0, "ppo.clip", clip, "a number between 0 and 1")?;
         range::not_negative("ppo.value_coef", self.value_coef)?;
         range::not_negative("ppo.entropy_coef", self.entropy_coef)?;
@@ -156,13 +163,16 @@ pub struct ActorCriticConfig {
     pub max_grad_norm: f64,
     /// log σ at the start.
     pub log_sigma: f64,
+    /// What share of every threshold is kept in hand: it aims at ε less this much of |ε|, as what is played next
+    /// is never quite what was played.
+    pub margin: f64,
 }
 
 impl Default for ActorCriticConfig {
     fn default() -> Self {
         let PpoConfig { hidden, envs, collect, epochs, batch, lr, lr_decay, .. } =
             PpoConfig::fast();
-        let PpoConfig { gamma, gae, max_grad_norm, log_sigma, .. } = PpoConfig::fast();
+        let PpoConfig { gamma, gae, max_grad_norm, log_sigma, margin, .. } = PpoConfig::fast();
         Self {
             hidden,
             envs,
@@ -175,24 +185,26 @@ impl Default for ActorCriticConfig {
             gae,
             max_grad_norm,
             log_sigma,
+            margin,
         }
     }
 }
 
 impl ActorCriticConfig {
     /// The keys whose values may change in the midst of a run.
-    pub const CHANGEABLE: [&'static str; 5] = [
+    pub const CHANGEABLE: [&'static str; 6] = [
         "actor_critic.lr",
         "actor_critic.lr_decay",
         "actor_critic.gamma",
         "actor_critic.gae",
         "actor_critic.max_grad_norm",
+        "actor_critic.margin",
     ];
 
     /// The same as PPO's values; advantages are estimated once.
     pub fn ppo(&self) -> PpoConfig {
         let Self { ref hidden, envs, collect, epochs, batch, lr, lr_decay, .. } = *self;
-        let Self { gamma, gae, max_grad_norm, log_sigma, .. } = *self;
+        let Self { gamma, gae, max_grad_norm, log_sigma, margin, .. } = *self;
         PpoConfig {
             hidden: hidden.clone(),
             envs,
@@ -205,6 +217,7 @@ impl ActorCriticConfig {
             gae,
             max_grad_norm,
             log_sigma,
+            margin,
             ..PpoConfig::fast()
         }
     }
