@@ -32,12 +32,20 @@ examples: python
 	cd '$(root)' && $(venv)/pip install --quiet --disable-pip-version-check mlflow wandb optuna nbclient nbformat ipykernel matplotlib
 	cd '$(root)' && $(venv)/python -m pytest -q tests/python/test_examples.py
 
-# Ours against Stable-Baselines3 and Gymnasium, alternating.
+# Ours against Stable-Baselines3, SBX, Tianshou and Gymnasium, alternating, and OmniSafe where there is a Python 3.10 for
+# it; writes results/speed.md. Some twenty-five minutes on two cores that do nothing else.
+peers_pip := target/peers/bin/pip install --quiet --disable-pip-version-check
+omnisafe_python = $(shell for python in python3.10 $(HOME)/.pyenv/versions/3.10.*/bin/python; do "$$python" -c '' 2>/dev/null && echo "$$python" && break; done)
 peers: setup
-	cd '$(root)' && python3 -m venv target/peers && target/peers/bin/pip install --quiet --disable-pip-version-check 'maturin>=1.9.4,<2' stable-baselines3==2.9.2 'gymnasium[mujoco]==1.4.0'
+	cd '$(root)' && python3 -m venv target/peers && $(peers_pip) 'maturin>=1.9.4,<2' stable-baselines3==2.9.2 sbx-rl==0.28.0 'tianshou[eval]==2.0.1' 'gymnasium[mujoco]==1.4.0'
 	cd '$(root)' && rm -rf target/wheels && target/peers/bin/maturin build --release --locked --quiet
-	cd '$(root)' && target/peers/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl mujoco==3.17.0
-	cd '$(root)' && target/peers/bin/python tools/peers.py --json target/peers.json
+	cd '$(root)' && $(peers_pip) --force-reinstall --no-deps target/wheels/*.whl mujoco==3.17.0
+	@cd '$(root)' && if [ -z '$(omnisafe_python)' ]; then echo "OmniSafe is left out: it needs Python 3.10, which is not here"; \
+	  elif ! target/omnisafe/bin/python -c 'import omnisafe' 2>/dev/null; then '$(omnisafe_python)' -m venv --clear target/omnisafe && \
+	    { target/omnisafe/bin/pip install --quiet --disable-pip-version-check omnisafe==0.5.0 'numpy<2' || \
+	      { rm -rf target/omnisafe; echo "OmniSafe is left out: it does not install here"; }; }; fi
+	cd '$(root)' && target/peers/bin/python tools/peers --out results/speed.md \
+	  $$([ -x target/omnisafe/bin/python ] && echo --omnisafe "$$PWD/target/omnisafe/bin/python")
 
 # A run killed 200 times, at random instants, against one that was not.
 chaos: setup

@@ -1,177 +1,239 @@
 """Measures ours against its peers on this machine, alternating: make peers.
 
-- a step of a trivial Python environment, in this process: what we add to what it takes by itself;
-- PPO and SAC in Gymnasium's own Hopper-v4 with two worker processes, against Stable-Baselines3 with a
-  SubprocVecEnv of two: environment steps a second while it trains, from the first generation to the last, with the
-  same networks, batches and updates, and nobody tests in between; Stable-Baselines3 with as many threads of PyTorch
-  as serve it best;
-- eight Hoppers: ours against Gymnasium's asynchronous vector of its own.
-
-Figures are medians over rounds; the ratio is that of each round, theirs and ours one after the other.
+Every measurement runs in a process of its own; one round measures ours and each peer once, in turns, and a ratio is
+that of one round. Figures are medians over rounds. A peer runs as it is fastest here: with one environment, or with two
+in processes of their own, and with one thread of PyTorch or two, tried beforehand. Settings are the same for all:
+networks, batches, epochs, updates. Nobody tests in between.
 """
 
 import argparse
+import datetime
+import importlib.metadata
+import itertools
 import json
-import shutil
+import os
+import pathlib
+import platform
 import statistics
-import tempfile
-import time
-import warnings
+import subprocess
+import sys
 
-import gymnasium as gym
-import numpy as np
-
-import ecrl
-
-warnings.filterwarnings("ignore")
+HERE = pathlib.Path(__file__).parent
+ROBOTS = {"ant": "Ant", "half-cheetah": "HalfCheetah", "walker2d": "Walker2d", "hopper": "Hopper", "swimmer": "Swimmer"}
+# How a peer may run: environments, in processes of their own, threads of PyTorch.
+WAYS = [{"envs": 1, "processes": False, "threads": 1}, {"envs": 1, "processes": False, "threads": 2}]
+WAYS += [{"envs": 2, "processes": True, "threads": 1}, {"envs": 2, "processes": True, "threads": 2}]
 
 
-class Trivial(gym.Env):
-    observation_space = gym.spaces.Box(-1, 1, (4,), np.float32)
-    action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
-
-    def __init__(self):
-        self.seen, self.info = np.zeros(4, np.float32), {"cost": 0.0}
-
-    def reset(self, *, seed=None, options=None):
-        self.t = 0
-        return self.seen, self.info
-
-    def step(self, action):
-        self.t += 1
-        return self.seen, 1.0, False, self.t >= 1000, self.info
+class Broken(Exception):
+    """A measurement that could not be made."""
 
 
-def trivial():
-    """Microseconds of a step: of the environment alone, and through us with a policy of 64-64."""
-    env = Trivial()
-    env.reset()
-    action, count = np.zeros(2, np.float32), 100_000
-    start = time.perf_counter()
-    for _ in range(count):
-        env.step(action)
-    alone = 1e6 * (time.perf_counter() - start) / count
-    with tempfile.TemporaryDirectory() as folder:
-        usual = {"steps": 2048, "n_envs": 1, "progress": False, "hidden": [64, 64]}
-        policy = ecrl.train("ppo", Trivial, out=f"{folder}/run", **usual).policy()
-        start = time.perf_counter()
-        policy.evaluate(Trivial, episodes=50, constraints={"cost": 1})
-        through = 1e6 * (time.perf_counter() - start) / 100_000
-    return alone, through
+def call(python, *arguments):
+    done = subprocess.run([python, *map(str, arguments)], cwd=HERE, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Broken(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no output")
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def ours(algorithm, steps, **values):
-    """Steps a second between the first generation and the last but one."""
-    folder = tempfile.mkdtemp()
-    seen = []
-
-    def note(info):
-        seen.append((time.perf_counter(), info["env_steps"], info["grad_steps"]))
-
-    never = {"test.every": 10**12, "test.episodes": 1, "test.retest_episodes": 1, "test.retest_every": 10**12}
-    ecrl.train(algorithm, "Hopper-v4", steps=steps, n_envs=2, out=folder, force=True, progress=False, on_generation=note, **never, **values)
-    shutil.rmtree(folder)
-    seen = [one for one in seen if one[2] > 0]
-    (begin, first, _), (end, last, _) = seen[0], seen[-2]
-    return (last - first) / (end - begin)
+def measure(module, what, **values):
+    asked = {"module": module, "call": what, "values": values}
+    return call(sys.executable, HERE / "one.py", json.dumps(asked))
 
 
-def theirs(algorithm, steps, threads, starts=0, **values):
-    """The same of Stable-Baselines3."""
-    import stable_baselines3
-    import torch
-    from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.vec_env import SubprocVecEnv
+class Peer:
+    """A library beside ours, run in the way that serves it best, which is found once for each algorithm of it."""
 
-    torch.set_num_threads(threads)
+    found = {}
 
-    class Note(BaseCallback):
-        seen = []
+    def __init__(self, name, what, once, ways, version):
+        self.name, self.once, self.version = name, once, version
+        if (name, what) not in self.found:
+            speeds = [once(short=True, **way)["steps/s"] if len(ways) > 1 else 0 for way in ways]
+            self.found[name, what] = ways[speeds.index(max(speeds))]
+        self.way = self.found[name, what]
 
-        def _on_rollout_start(self):
-            self.seen.append((time.perf_counter(), self.num_timesteps))
+    def __call__(self):
+        return self.once(short=False, **self.way)
 
-        def _on_step(self):
-            return True
-
-    envs = make_vec_env("Hopper-v4", n_envs=2, vec_env_cls=SubprocVecEnv)
-    note = Note()
-    note.seen = []
-    model = getattr(stable_baselines3, algorithm)("MlpPolicy", envs, device="cpu", **values)
-    model.learn(steps, callback=note)
-    envs.close()
-    seen = [one for one in note.seen if one[1] >= starts]
-    (begin, first), (end, last) = seen[1], seen[-1]
-    return (last - first) / (end - begin)
+    def told(self):
+        way = self.way
+        if not way:
+            return f"{self.name} {self.version}"
+        envs = "two environments in processes" if way.get("processes") else "one environment"
+        threads = "two threads" if way["threads"] == 2 else "one thread"
+        return f"{self.name} {self.version} ({envs}, {threads})"
 
 
-def vector(make, count=8, seconds=2.0):
-    """Environment steps a second with random actions."""
-    envs = make()
-    envs.reset(seed=0)
-    rng = np.random.default_rng(0)
-    actions = [rng.uniform(-1, 1, (count, 3)).astype(np.float32) for _ in range(64)]
-    steps, start = 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        for one in actions:
-            envs.step(one)
-        steps += len(actions) * count
-    taken = time.perf_counter() - start
-    envs.close()
-    return steps / taken
+def version(package):
+    return importlib.metadata.version(package)
 
 
-def compare(name, unit, rounds, mine, other):
-    pairs = []
+def baselines(name, package, distribution, what, steps, **values):
+    def once(short, **way):
+        return measure("baselines", what, package=package, steps=steps[short], **values, **way)
+
+    return lambda: Peer(name, what, once, WAYS, version(distribution))
+
+
+def tianshou(what, steps, **values):
+    def once(short, **way):
+        return measure("tianshou_", what, steps=steps[short], **values, **way)
+
+    return lambda: Peer("Tianshou", what, once, WAYS, version("tianshou"))
+
+
+def omnisafe(python, algorithm, task, hidden):
+    def once(short, **way):
+        values = {"algorithm": algorithm, "task": task, "hidden": hidden, "steps": [12_288, 6_144][short], **way}
+        return call(python, HERE / "omnisafe_.py", json.dumps(values))
+
+    ways = [{"envs": 1, "threads": 1}, {"envs": 1, "threads": 2}]
+    return lambda: Peer("OmniSafe", algorithm, once, ways, "0.5.0")
+
+
+def gymnasium(task, count, mode=None):
+    def once(short):
+        return measure("environments", "steps", task=task, count=count, mode=mode)
+
+    return lambda: Peer("Gymnasium", task, once, [{}], version("gymnasium"))
+
+
+def cases(other_python):
+    """What is compared: a name, ours, peers, and what of it is told."""
+    for count, mode in [(1, None), (8, "async")]:
+        for own, name in ROBOTS.items() if count > 1 else [("hopper", "Hopper")]:
+            yield (
+                f"{own}: {'one environment' if count == 1 else 'eight environments'} from Python, random actions",
+                lambda name=name, count=count: measure("environments", "steps", task=f"ecrl/{name}-v0", count=count),
+                [gymnasium(f"{name}-v4", count, mode)],
+                ["steps/s"],
+            )
+    lengths = [12_288, 8_192]
+    for hidden, own in itertools.product(([64, 64], [256, 256]), ("hopper", "half-cheetah")):
+        ours = {"algorithm": "ppo", "preset": "fast", "steps": 102_400, "skip": 2, "hidden": hidden}
+        same = {"task": f"{ROBOTS[own]}-v4", "hidden": hidden}
+        peers = [
+            baselines("Stable-Baselines3", "stable_baselines3", "stable_baselines3", "ppo", lengths, **same),
+            baselines("SBX", "sbx", "sbx-rl", "ppo", lengths, **same),
+            *([tianshou("ppo", lengths, **same)] if own == "hopper" else []),
+        ]
+        name = f"PPO, {hidden[0]}-{hidden[1]}, {own}, end to end"
+        yield name, lambda ours=ours, own=own: measure("ours", "train", task=own, **ours), peers, ["steps/s"]
+        if hidden == [64, 64] and own == "hopper":
+            theirs = {**ours, "task": "Hopper-v4", "n_envs": 2, "steps": 61_440}
+            name = "PPO, 64-64, Gymnasium's own Hopper-v4 in both"
+            yield name, lambda theirs=theirs: measure("ours", "train", **theirs), peers[:1], ["steps/s"]
+    if other_python:
+        ours = {"algorithm": "ppo-lag", "steps": 102_400, "skip": 2, "constraints": {"velocity": 25}}
+        yield (
+            "PPO-Lagrangian, 64-64, hopper under velocity<=25, end to end",
+            lambda: measure("ours", "train", task="hopper", **ours),
+            [omnisafe(other_python, "PPOLag", "SafetyHopperVelocity-v1", [64, 64])],
+            ["steps/s"],
+        )
+    lengths = [1_600, 400]
+    ours = {"algorithm": "sac", "steps": 9_000, "skip": 5, "hidden": [256, 256], "batch": 256}
+    ours |= {"learning_starts": 1000, "learner.episodes": 1}
+    same = {"task": "Hopper-v4", "hidden": [256, 256], "batch": 256}
+    yield (
+        "SAC, 256-256, batch 256, hopper, an update a step",
+        lambda: measure("ours", "train", task="hopper", **ours),
+        [
+            baselines("Stable-Baselines3", "stable_baselines3", "stable_baselines3", "sac", lengths, **same),
+            baselines("SBX", "sbx", "sbx-rl", "sac", lengths, **same),
+            tianshou("sac", lengths, **same),
+        ],
+        ["steps/s", "ms/update"],
+    )
+
+
+def compare(name, ours, peers, units, rounds):
+    """One line for each peer and unit."""
+    made = []
+    for peer in peers:
+        try:
+            made.append(peer())
+        except Broken as broken:
+            print(f"{name}: a peer could not be measured: {broken}", file=sys.stderr)
+    everyone = [ours, *made]
+    each = []
     for i in range(rounds):
-        pair = (mine(), other()) if i % 2 == 0 else (other(), mine())[::-1]
-        pairs.append(pair)
-    median = [statistics.median(pair[i] for pair in pairs) for i in (0, 1)]
-    ratio = statistics.median(a / b for a, b in pairs)
-    print(f"{name:<46}ours {median[0]:>9.0f}  theirs {median[1]:>9.0f} {unit}  ratio {ratio:.2f}", flush=True)
-    return {"ours": median[0], "theirs": median[1], "ratio": ratio, "each": pairs}
+        order = range(len(everyone)) if i % 2 == 0 else reversed(range(len(everyone)))
+        measured = {k: everyone[k]() for k in order}
+        each.append([measured[k] for k in range(len(everyone))])
+    lines = []
+    for (k, peer), unit in itertools.product(enumerate(made, 1), units):
+        own, other = (statistics.median(row[j][unit] for row in each) for j in (0, k))
+        ratios = [row[0][unit] / row[k][unit] for row in each]
+        ratios = ratios if unit == "steps/s" else [1 / ratio for ratio in ratios]
+        line = {"what": name, "unit": unit, "peer": peer.told(), "ours": own, "theirs": other}
+        line |= {"ratio": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
+        print(f"{name}, {unit}: ours {own:.4g}, {peer.told()} {other:.4g}: {line['ratio']:.1f} x", flush=True)
+        lines.append(line)
+    return lines
+
+
+def cpu():
+    with open("/proc/cpuinfo") as file:
+        fields = dict(line.split(":", 1) for line in file.read().split("\n\n")[0].splitlines())
+    fields = {key.strip(): value.strip() for key, value in fields.items()}
+    wide = next((name for flag, name in [("amx_bf16", "AMX"), ("avx512f", "AVX-512"), ("avx2", "AVX2")] if flag in fields["flags"].split()), "")
+    return f"{fields['model name']}, family {fields['cpu family']}, model {fields['model']}, {wide}, {os.cpu_count()} cores"
+
+
+def page(lines, loads, rounds, step):
+    number = lambda x: f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
+    rows = [
+        f"| {l['what']} | {l['unit']} | {number(l['ours'])} | {number(l['theirs'])} | {l['peer']} | **{l['ratio']:.1f}** | {l['low']:.1f}-{l['high']:.1f} |"
+        for l in lines
+    ]
+    packages = ["torch", "jax", "gymnasium", "mujoco", "ecrl"]
+    versions = ", ".join(f"{package} {version(package)}" for package in packages)
+    return "\n".join(
+        [
+            "# How fast, beside its peers",
+            "",
+            "Written by `make peers`; every number here was measured in one go, ours and theirs in turns.",
+            "",
+            f"- {datetime.date.today().isoformat()}; {cpu()}; Python {platform.python_version()}",
+            f"- {versions}",
+            f"- load (one minute) at the start {loads[0]:.1f}, at the end {loads[1]:.1f}; {rounds} rounds",
+            "",
+            "| what | unit | ours | theirs | peer, in its fastest way | times as fast | over the rounds |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+            f"A step of an environment written in Python takes {step:.1f} µs more through us, with a policy of 64-64, than by itself.",
+            "",
+            "PPO: 2048 steps a batch, 10 epochs, minibatches of 64. SAC: a fixed temperature, an update for every step. Nobody",
+            "tests in between. A peer runs with one environment or two in processes, one thread of PyTorch or two, whatever was",
+            "fastest here; ours on both cores. Peers play Gymnasium's `-v4` (OmniSafe its own `SafetyHopperVelocity-v1`),",
+            "ours its own, which is the same to the bit; where it says so, both play Gymnasium's.",
+            "",
+        ]
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="make peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", help="a file for all figures")
+    parser.add_argument("--only", default="", help="only comparisons whose name has this in it")
+    parser.add_argument("--omnisafe", help="the Python that has OmniSafe")
+    parser.add_argument("--out", help="a file for the table")
     args = parser.parse_args()
-    figures = {}
-    alone, through = (statistics.median(column) for column in zip(*[trivial() for _ in range(args.rounds)]))
-    print(f"{'a step of a trivial environment':<46}alone {alone:.2f} µs, through us {through:.2f} µs: {through - alone:.2f} µs more")
-    figures["step"] = {"alone": alone, "through": through}
-    figures["vector"] = compare(
-        "eight Hoppers, random actions",
-        "steps/s",
-        args.rounds,
-        lambda: vector(lambda: gym.make_vec("ecrl/Hopper-v0", num_envs=8)),
-        lambda: vector(lambda: gym.make_vec("Hopper-v4", num_envs=8, vectorization_mode="async")),
-    )
-    ppo = {"steps": 20_480, "n_steps": 1024, "batch_size": 64, "n_epochs": 10}
-    sac = {"steps": 3_000, "starts": 1000, "batch_size": 256, "learning_starts": 1000, "gradient_steps": -1, "ent_coef": 0.1}
-    for name, algorithm, own, other in [
-        ("PPO, 64-64", "ppo", {"preset": "fast", "steps": 40_960}, ppo),
-        (
-            "SAC, 256-256, batch 256, an update a step",
-            "sac",
-            {"steps": 6_000, "batch": 256, "learning_starts": 1000, "learner.episodes": 1},
-            sac,
-        ),
-    ]:
-        speeds = {threads: theirs(algorithm.upper(), threads=threads, **other) for threads in (1, 2)}
-        threads = max(speeds, key=speeds.get)
-        figures[algorithm] = compare(
-            f"{name} (PyTorch: {threads} threads)",
-            "steps/s",
-            args.rounds,
-            lambda: ours(algorithm, **own),
-            lambda: theirs(algorithm.upper(), threads=threads, **other),
-        )
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump(figures, file, indent=2)
+    loads = [os.getloadavg()[0]]
+    step = statistics.median(measure("ours", "trivial")["us/step"] for _ in range(args.rounds))
+    print(f"a step of a trivial environment in Python takes {step:.1f} us more through us", flush=True)
+    lines = []
+    for name, ours, peers, units in cases(args.omnisafe):
+        if args.only in name:
+            lines += compare(name, ours, peers, units, args.rounds)
+    loads.append(os.getloadavg()[0])
+    table = page(lines, loads, args.rounds, step)
+    print("\n" + table)
+    if args.out:
+        pathlib.Path(args.out).write_text(table)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ pub enum BenchCommand {
     Tasks(BenchTasks),
     /// Milliseconds of one gradient update, and the share of the machine's peak it reaches
     Update(BenchUpdate),
-    /// PPO on hopper: steps played a second, milliseconds of one minibatch
-    Ppo(BenchUpdate),
+    /// PPO on hopper: steps played a second, beside the robot alone, and milliseconds of one minibatch
+    Ppo(BenchPpo),
 }
 
 #[derive(Args)]
@@ -32,8 +32,8 @@ pub struct BenchTasks {
     /// Rounds, of which the median is printed
     #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Print one JSON object: threads, precision, ms_per_update, gflops, gemm_peak_gflops, ratio (of the
-    /// two), speedup and gemm_peak_speedup (of these threads over one), action_us (a single action)
+    /// Print one JSON object: threads, rounds, and of each of tasks: task, one_thread, bare (mj_step alone),
+    /// of_bare, all_threads, speedup
     #[arg(long)]
     json: bool,
 }
@@ -46,8 +46,22 @@ pub struct BenchUpdate {
     /// Rounds, of which the median is printed
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Print one JSON object: threads, collect_steps_per_s (played), ms_per_minibatch, steps_per_s (played
-    /// and learnt from)
+    /// Print one JSON object: threads, precision, ms_per_update, gflops, gemm_peak_gflops, ratio (of the
+    /// two), speedup and gemm_peak_speedup (of these threads over one), action_us (a single action)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct BenchPpo {
+    /// Threads [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Rounds, of which the median is printed
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Print one JSON object for each size of networks: hidden, threads, collect_steps_per_s (played),
+    /// collect_of_task (over the robot alone), ms_per_minibatch, steps_per_s (played and learnt from)
     #[arg(long)]
     json: bool,
 }
@@ -134,15 +148,20 @@ fn bench_update(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failur
     Ok(())
 }
 
-fn bench_ppo(args: BenchUpdate, output: &mut impl Write) -> Result<(), Failure> {
-    let report = benches::ppo::ppo(threads(args.threads), args.rounds as usize)?;
+fn bench_ppo(args: BenchPpo, output: &mut impl Write) -> Result<(), Failure> {
+    let reports = benches::ppo::ppo(threads(args.threads), args.rounds as usize)?;
     if args.json {
-        writeln!(output, "{:#}", json!(report))?;
+        writeln!(output, "{:#}", json!(reports))?;
         return Ok(());
     }
-    writeln!(output, "threads          {:>8}", report.threads)?;
-    writeln!(output, "playing          {:>8.0} steps/s", report.collect_steps_per_s)?;
-    writeln!(output, "one minibatch    {:>8.3} ms", report.ms_per_minibatch)?;
-    writeln!(output, "all together     {:>8.0} steps/s", report.steps_per_s)?;
+    for report in reports {
+        let [first, second] = report.hidden;
+        writeln!(output, "networks {first}-{second}, {} threads", report.threads)?;
+        writeln!(output, "  playing        {:>8.0} steps/s", report.collect_steps_per_s)?;
+        let share = 100.0 * report.collect_of_task;
+        writeln!(output, "  of the robot's {share:>8.1} %  (alone, random actions)")?;
+        writeln!(output, "  one minibatch  {:>8.3} ms", report.ms_per_minibatch)?;
+        writeln!(output, "  all together   {:>8.0} steps/s", report.steps_per_s)?;
+    }
     Ok(())
 }

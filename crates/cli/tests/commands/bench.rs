@@ -33,7 +33,13 @@ fn bench_update_reports_every_figure() {
 fn bench_ppo_reports_every_figure() {
     let output = ecrl(&["bench", "ppo", "--json", "--threads", "2", "--rounds", "1"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    for figure in ["threads", "collect_steps_per_s", "ms_per_minibatch", "steps_per_s"] {
-        assert!(report[figure].as_f64().unwrap() > 0.0, "{report}");
+    assert_eq!(report[0]["hidden"], serde_json::json!([64, 64]));
+    assert_eq!(report[1]["hidden"], serde_json::json!([256, 256]));
+    for report in [&report[0], &report[1]] {
+        for figure in
+            ["threads", "collect_steps_per_s", "collect_of_task", "ms_per_minibatch", "steps_per_s"]
+        {
+            assert!(report[figure].as_f64().unwrap() > 0.0, "{report}");
+        }
     }
 }

@@ -82,7 +82,16 @@ impl Section for PdacSection {
         range::positive("pdac.actor_lr", self.pdac.actor_lr)?;
         range::share("pdac.power", self.pdac.power)?;
         range::positive("pdac.horizon", self.pdac.horizon)?;
-        self.multipliers.validate_alone()
+        self.multipliers.validate_alone()?;
+        // Two time scales: the multipliers must come to see a policy that has settled.
+        let slower = |q: f64| {
+            let p = self.pdac.power;
+            range::check(p < q, "pdac.power", p, "a number below multipliers.power")
+        };
+        match self.multipliers {
+            Rule::Falling { power, .. } => slower(power),
+            _ => Ok(()),
+        }
     }
 
     fn pace(&self) -> Pace {
@@ -154,5 +163,23 @@ impl Variant for Pdac {
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         self.lambdas.walk(walk)?;
         walk.plain("batches", &mut self.batches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_multipliers_are_on_the_slower_time_scale() {
+        let with = |power, multipliers| {
+            let mut section = PdacSection { multipliers, ..PdacSection::default() };
+            section.pdac.power = power;
+            section.validate()
+        };
+        assert_eq!(with(0.79, Rule::falling()), Ok(()));
+        let error = with(0.8, Rule::falling()).unwrap_err().to_string();
+        assert!(error.contains("pdac.power") && error.contains("multipliers.power"), "{error}");
+        assert_eq!(with(0.9, Rule::relative()), Ok(()), "which does not fall");
     }
 }
