@@ -270,8 +270,6 @@ impl Ppo {
     /// log σ, the policy stays as it is.
     fn step(&mut self, d_log_sigma: Option<&mut [f32]>, [rate, critic_rate]: [f64; 2]) {
         let Self { policy, critics, log_sigma, sigma_adam, config, .. } = self;
-        let squares =
-            |gradient: &[f32]| gradient.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>();
         let policy = d_log_sigma.map(|d_log_sigma| (policy, d_log_sigma));
         let of_policy =
             policy.as_ref().map_or(0.0, |(policy, d)| squares(&policy.gradient) + squares(d));
@@ -349,6 +347,17 @@ impl Ppo {
         }
         Ok(())
     }
+}
+
+/// The sum of squares, in sums side by side: one after the other, each would wait for the one before.
+fn squares(numbers: &[f32]) -> f64 {
+    let mut sums = [0.0; 32];
+    let pieces = numbers.chunks_exact(sums.len());
+    let rest: f64 = pieces.remainder().iter().map(|&x| f64::from(x).powi(2)).sum();
+    for piece in pieces {
+        sums.iter_mut().zip(piece).for_each(|(sum, &x)| *sum += f64::from(x).powi(2));
+    }
+    rest + sums.iter().sum::<f64>()
 }
 
 /// The mean of (ρ - 1)A.
