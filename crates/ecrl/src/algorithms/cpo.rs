@@ -1,7 +1,7 @@
 //! CPO and PCPO: steps within a trust region that keep constraints to first order.
 //!
-//! With c_i = (J_i - ε_i)/L_i, times h where it is above 0, how far a constraint is broken in the unit of one step's cost (L_i is 1 for a
-//! constraint on the mean cost, and the mean length of an episode for one on the sum),
+//! With c_i = (J_i - ε_i)/L_i, times h where it is above 0, how far a constraint is broken in the unit of one
+//! step's cost (L_i is 1 for a constraint on the mean cost, and the mean length of an episode for one on the sum),
 //!
 //! ```text
 //! cpo:   maximise gᵀx    while    ½xᵀHx ≤ δ    and    c_i + b_iᵀx ≤ 0

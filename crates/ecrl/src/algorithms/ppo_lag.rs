@@ -8,8 +8,8 @@
 //! ```
 //!
 //! where d are deviations of advantages, smoothed over batches: λ has no unit, and 1 means that a cost weighs as
-//! much as the reward, whatever they are measured in. The multipliers follow a rule of `multipliers/` over the episodes that ended in what was just
-//! played: for `ppo-lag` ascent by the error divided by the threshold, `λ_i ← max(0, λ_i + η·mean(J_Ci -
+//! much as the reward, whatever they are measured in. The multipliers follow a rule of `multipliers/` over the
+//! episodes that ended in what was just played: for `ppo-lag` ascent by the error divided by the threshold, `λ_i ← max(0, λ_i + η·mean(J_Ci -
 //! ε_i)/ε_i)`; for `ppo-pid` a PID controller.
 //!
 //! 1. Ray, Achiam & Amodei, Benchmarking Safe Exploration in Deep Reinforcement Learning, 2019.
