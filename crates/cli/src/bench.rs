@@ -60,7 +60,7 @@ pub struct BenchPpo {
     /// Rounds, of which the median is printed
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Print one JSON object for each size of networks: hidden, threads, collect_steps_per_s (played),
+    /// Print a JSON array with an object for each size of networks: hidden, threads, collect_steps_per_s (played),
     /// collect_of_task (over the robot alone), ms_per_minibatch, steps_per_s (played and learnt from)
     #[arg(long)]
     json: bool,

@@ -217,5 +217,13 @@ mod tests {
         // J: 0.75 and 2.5; a mean of four steps an episode; twice.
         let broken: Vec<f64> = cpo.bounds().iter().map(|bound| bound.broken).collect();
         assert_eq!(broken, [0.5, 0.5]);
+        // J: 0.25 and 1; two steps. What is kept counts as it is.
+        cpo.observe(&[{
+            let mut episode = Episode::new(&constraints);
+            (0..2).for_each(|_| episode.push(&played, &[0.25, 0.5]));
+            episode
+        }]);
+        let broken: Vec<f64> = cpo.bounds().iter().map(|bound| bound.broken).collect();
+        assert_eq!(broken, [-0.25, -0.25]);
     }
 }
