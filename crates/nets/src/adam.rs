@@ -45,7 +45,12 @@ impl Adam {
 
     /// One step down the sum of some gradients.
     pub fn step<const N: usize>(&mut self, params: &mut [f32], gradients: [&[f32]; N]) {
-        self.each(params, gradients, None);
+        self.each(params, gradients, 1.0, None);
+    }
+
+    /// One step down a gradient times `factor`.
+    pub fn step_scaled(&mut self, params: &mut [f32], gradient: &[f32], factor: f32) {
+        self.each(params, [gradient], factor, None);
     }
 
     /// One step down the gradient, and a target network that follows with rate `tau`.
@@ -57,13 +62,14 @@ impl Adam {
         tau: f32,
     ) {
         assert_eq!(target.len(), params.len(), "target");
-        self.each(params, [gradient], Some((target, tau)));
+        self.each(params, [gradient], 1.0, Some((target, tau)));
     }
 
     fn each<const N: usize>(
         &mut self,
         params: &mut [f32],
         gradients: [&[f32]; N],
+        factor: f32,
         target: Option<(&mut [f32], f32)>,
     ) {
         let len = self.m.len();
@@ -90,6 +96,7 @@ impl Adam {
                     );
                     for i in 0..len {
                         let g = gradients[1..].iter().fold(gradients[0][i], |g, more| g + more[i]);
+                        let g = factor * g;
                         m[i] = BETA1 * m[i] + (1.0 - BETA1) * g;
                         v[i] = BETA2 * v[i] + (1.0 - BETA2) * (g * g);
                         params[i] -= rate * m[i] / (v[i].sqrt() / root + EPSILON);

@@ -23,8 +23,8 @@ impl Trained {
         Self { adam, tape, gradient: vec![0.0; params], net }
     }
 
-    /// One step down the gradient.
-    pub fn step(&mut self) {
-        self.adam.step(self.net.params_mut(), [&self.gradient]);
+    /// One step down the gradient times `factor`.
+    pub fn step_scaled(&mut self, factor: f32) {
+        self.adam.step_scaled(self.net.params_mut(), &self.gradient, factor);
     }
 }

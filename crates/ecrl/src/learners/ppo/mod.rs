@@ -22,8 +22,10 @@ mod minibatch;
 pub(crate) mod tests;
 
 use cmdp::{EnvSpec, Rng};
+use nets::simd::vectorised;
 use nets::threads::both;
 use nets::{Activation, Adam, Mlp, Trained, gaussian};
+use rayon::prelude::*;
 
 pub use config::{ActorCriticConfig, PpoConfig};
 pub use linear::{Linear, Moved};
@@ -149,45 +151,53 @@ impl Ppo {
     /// Takes over what was played.
     pub fn learn_from(&mut self, batch: Batch) {
         self.batch = batch;
-        let signals = self.critics.len();
-        let batch = &mut self.batch;
-        (batch.values, batch.advantages, batch.returns) =
-            (vec![vec![]; signals], vec![vec![]; signals], vec![vec![]; signals]);
-        let heads = through(&mut self.policy, &self.observations, &batch.obs);
+        let heads = self.heads();
         let distribution = distribution(self.choices, &self.log_sigma);
-        batch.log_prob = distribution.log_probs(&batch.draws, &heads);
+        self.batch.log_prob = distribution.log_probs(&self.batch.draws, &heads);
         if let Some(old) = &mut self.old {
             *old = Old { heads, log_sigma: self.log_sigma.clone() };
         }
         self.estimate();
     }
 
+    /// What the policy's network gives for all that was played.
+    fn heads(&mut self) -> Vec<f32> {
+        let rows: Vec<usize> = (0..self.batch.rows()).collect();
+        through(&mut self.policy, &self.observations, &self.batch.obs, &rows)
+    }
+
     /// Advantages and returns as the critics see them now.
     pub fn estimate(&mut self) {
         let PpoConfig { gamma, gae, .. } = self.config;
-        let batch = &mut self.batch;
-        for (i, critic) in self.critics.iter_mut().enumerate() {
-            let scale = self.returns.deviation(i) as f32;
-            let values = through(critic, &self.observations, &batch.obs);
-            let next = through(critic, &self.observations, &batch.next_obs);
+        let Self { critics, observations, returns, batch, .. } = self;
+        let rows: Vec<usize> = (0..batch.rows()).collect();
+        let ends: Vec<usize> = rows.iter().copied().filter(|&row| batch.last[row] != 0.0).collect();
+        let read = &*batch;
+        let each = critics.par_iter_mut().enumerate().map(|(i, critic)| {
+            let scale = returns.deviation(i) as f32;
+            let values = through(critic, observations, &read.obs, &rows);
+            let mut next = values.clone();
+            next.rotate_left(1);
+            let after = through(critic, observations, &read.next_obs, &ends);
+            ends.iter().zip(after).for_each(|(&row, value)| next[row] = value);
             let scaled = |values: &[f32]| values.iter().map(|v| scale * v).collect::<Vec<f32>>();
             let advantages = advantages(
-                &batch.signals[i],
+                &read.signals[i],
                 [&scaled(&values), &scaled(&next)],
-                [&batch.terminated, &batch.last],
+                [&read.terminated, &read.last],
                 [gamma as f32, gae as f32],
             );
-            let returns = advantages.iter().zip(&values).map(|(a, v)| a / scale + v);
-            batch.returns[i] = returns.collect();
-            batch.values[i] = values;
-            batch.advantages[i] = advantages;
-        }
+            let returns = advantages.iter().zip(&values).map(|(a, v)| a / scale + v).collect();
+            (values, (advantages, returns))
+        });
+        let (values, (advantages, returns)) = each.collect();
+        (batch.values, batch.advantages, batch.returns) = (values, advantages, returns);
     }
 
     /// For each cost how far the policy has moved it: the mean of (ρ - 1)A over all that was played.
     pub fn moved(&mut self) -> Vec<f64> {
-        let Self { policy, choices, log_sigma, observations, batch, .. } = self;
-        let heads = through(policy, observations, &batch.obs);
+        let heads = self.heads();
+        let Self { choices, log_sigma, batch, .. } = self;
         let logs = distribution(*choices, log_sigma).log_probs(&batch.draws, &heads);
         let ratios: Vec<f32> =
             logs.iter().zip(&batch.log_prob).map(|(new, old)| (new - old).exp()).collect();
@@ -233,7 +243,7 @@ impl Ppo {
         let Self { config, policy, choices, log_sigma, observations, batch, old, .. } = self;
         let input = gathered(&batch.obs, rows, observations);
         let critics = &mut self.critics;
-        let (sampled, critic_loss) = both(
+        let (of_policy, of_critics) = both(
             || {
                 let minibatch = Minibatch::new(batch, rows, config, old.as_ref());
                 policy.net.forward(&input, &mut policy.tape);
@@ -241,12 +251,14 @@ impl Ppo {
                 let distribution = distribution(*choices, log_sigma);
                 let losses = minibatch.losses(heads, distribution, config, objective, d_heads);
                 policy.net.backward(&input, &mut policy.tape, &mut policy.gradient);
-                losses
+                let squares = squares(&policy.gradient) + squares(&losses.1);
+                (losses, squares)
             },
             || regress(critics, batch, rows, &input, config),
         );
-        let (losses, mut d_log_sigma) = sampled;
-        self.step(Some(&mut d_log_sigma), rates);
+        let (((losses, d_log_sigma), of_policy), (critic_loss, of_critics)) =
+            (of_policy, of_critics);
+        self.step(Some(&d_log_sigma), of_policy + of_critics, rates);
         let mut figures = vec![
             (&CRITIC_LOSS, critic_loss),
             (&ACTOR_LOSS, losses.actor),
@@ -261,34 +273,29 @@ impl Ppo {
     /// The same for the critics alone.
     pub fn update_critics(&mut self, rows: &[usize], rate: f64) -> Figures {
         let input = gathered(&self.batch.obs, rows, &self.observations);
-        let loss = regress(&mut self.critics, &self.batch, rows, &input, &self.config);
-        self.step(None, [rate; 2]);
+        let (loss, squares) = regress(&mut self.critics, &self.batch, rows, &input, &self.config);
+        self.step(None, squares, [rate; 2]);
         vec![(&CRITIC_LOSS, loss)]
     }
 
-    /// Shortens the gradient of everything together if it is too long, and goes down it; without a slope by
-    /// log σ, the policy stays as it is.
-    fn step(&mut self, d_log_sigma: Option<&mut [f32]>, [rate, critic_rate]: [f64; 2]) {
+    /// Shortens the gradient of everything together if it is too long, given the sum of its squares, and goes
+    /// down it; without a slope by log σ, the policy stays as it is.
+    fn step(&mut self, d_log_sigma: Option<&[f32]>, squares: f64, [rate, critic_rate]: [f64; 2]) {
         let Self { policy, critics, log_sigma, sigma_adam, config, .. } = self;
-        let policy = d_log_sigma.map(|d_log_sigma| (policy, d_log_sigma));
-        let of_policy =
-            policy.as_ref().map_or(0.0, |(policy, d)| squares(&policy.gradient) + squares(d));
-        let of_critics = critics.iter().map(|critic| squares(&critic.gradient)).sum::<f64>();
-        let length = (of_policy + of_critics).sqrt();
-        let factor = (config.max_grad_norm / (length + 1e-6)).min(1.0) as f32;
+        let factor = (config.max_grad_norm / (squares.sqrt() + 1e-6)).min(1.0) as f32;
         let descend = |trained: &mut Trained, rate: f64| {
-            trained.gradient.iter_mut().for_each(|g| *g *= factor);
             trained.adam.set_learning_rate(rate);
-            trained.step();
+            trained.step_scaled(factor);
         };
-        if let Some((policy, d_log_sigma)) = policy {
+        let mut critics = || critics.iter_mut().for_each(|critic| descend(critic, critic_rate));
+        let Some(d_log_sigma) = d_log_sigma else { return critics() };
+        let policy = || {
             descend(policy, rate);
-            d_log_sigma.iter_mut().for_each(|g| *g *= factor);
             sigma_adam.set_learning_rate(rate);
-            sigma_adam.step(log_sigma, [d_log_sigma]);
+            sigma_adam.step_scaled(log_sigma, d_log_sigma, factor);
             log_sigma.iter_mut().for_each(|x| *x = gaussian::clamp(*x));
-        }
-        critics.iter_mut().for_each(|critic| descend(critic, critic_rate));
+        };
+        both(policy, critics);
     }
 
     /// Takes what was learnt from into account in the normalisation, after its last update.
@@ -351,13 +358,18 @@ impl Ppo {
 
 /// The sum of squares, in sums side by side: one after the other, each would wait for the one before.
 fn squares(numbers: &[f32]) -> f64 {
-    let mut sums = [0.0; 32];
-    let pieces = numbers.chunks_exact(sums.len());
-    let rest: f64 = pieces.remainder().iter().map(|&x| f64::from(x).powi(2)).sum();
-    for piece in pieces {
-        sums.iter_mut().zip(piece).for_each(|(sum, &x)| *sum += f64::from(x).powi(2));
-    }
-    rest + sums.iter().sum::<f64>()
+    vectorised(
+        #[inline(always)]
+        || {
+            let mut sums = [0.0; 32];
+            let pieces = numbers.chunks_exact(sums.len());
+            let rest: f64 = pieces.remainder().iter().map(|&x| f64::from(x).powi(2)).sum();
+            for piece in pieces {
+                sums.iter_mut().zip(piece).for_each(|(sum, &x)| *sum += f64::from(x).powi(2));
+            }
+            rest + sums.iter().sum::<f64>()
+        },
+    )
 }
 
 /// The mean of (ρ - 1)A.
@@ -366,14 +378,14 @@ fn surrogate(ratios: &[f32], advantages: &[f32]) -> f64 {
     each.sum::<f64>() / ratios.len() as f64
 }
 
-/// The critics' loss on these rows and its gradients.
+/// The critics' loss on these rows and the sum of its gradients' squares.
 fn regress(
     critics: &mut [Trained],
     batch: &Batch,
     rows: &[usize],
     input: &[f32],
     config: &PpoConfig,
-) -> f64 {
+) -> (f64, f64) {
     let each = critics.iter_mut().enumerate();
     let losses = each.map(|(i, critic)| {
         critic.net.forward(input, &mut critic.tape);
@@ -381,9 +393,9 @@ fn regress(
         let targets = rows.iter().map(|&row| (batch.values[i][row], batch.returns[i][row]));
         let loss = value_loss(values, targets, config, d_values);
         critic.net.backward(input, &mut critic.tape, &mut critic.gradient);
-        loss
+        (loss, squares(&critic.gradient))
     });
-    losses.sum()
+    losses.fold((0.0, 0.0), |(loss, squares), (more, squared)| (loss + more, squares + squared))
 }
 
 fn distribution(choices: Option<usize>, log_sigma: &[f32]) -> Distribution<'_> {
@@ -398,15 +410,17 @@ fn gathered(obs: &[f32], rows: &[usize], moments: &Moments) -> Vec<f32> {
     let width = moments.mean.len();
     let columns: Vec<(f64, f64)> =
         (0..width).map(|i| (moments.mean[i], 1.0 / moments.deviation(i))).collect();
-    let normal = |(x, (mean, scale)): (&f32, &(f64, f64))| ((f64::from(*x) - mean) * scale) as f32;
-    rows.iter()
-        .flat_map(|row| obs[row * width..][..width].iter().zip(&columns).map(normal))
-        .collect()
+    let mut normal = vec![0.0; rows.len() * width];
+    for (row, to) in rows.iter().zip(normal.chunks_exact_mut(width)) {
+        for ((to, x), (mean, scale)) in to.iter_mut().zip(&obs[row * width..]).zip(&columns) {
+            *to = ((f64::from(*x) - mean) * scale) as f32;
+        }
+    }
+    normal
 }
 
-/// What a network makes of all observations.
-fn through(trained: &mut Trained, moments: &Moments, obs: &[f32]) -> Vec<f32> {
-    let rows: Vec<usize> = (0..obs.len() / moments.mean.len()).collect();
+/// What a network makes of some of the observations.
+fn through(trained: &mut Trained, moments: &Moments, obs: &[f32], rows: &[usize]) -> Vec<f32> {
     let mut out = Vec::new();
     for rows in rows.chunks(trained.tape.capacity()) {
         trained.net.forward(&gathered(obs, rows, moments), &mut trained.tape);

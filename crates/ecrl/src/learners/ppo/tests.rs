@@ -252,7 +252,7 @@ fn the_policys_gradient_agrees_with_finite_differences() {
         descended.next_epoch(ppo);
         let rows: Vec<usize> = (0..12).collect();
         let sample = Minibatch::new(&ppo.batch, &rows, &ppo.config, ppo.old.as_ref());
-        let means = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
+        let means = ppo.heads();
         let mut d_means = vec![0.0; means.len()];
         let objective = descended.objective();
         let (figures, d_log_sigma) =
@@ -325,7 +325,7 @@ fn the_clipped_objective_by_hand() {
 fn the_actor_is_the_policy_with_its_normalisation() {
     let (_, fixture) = cases().remove(0);
     let (mut ppo, _) = learner(&fixture);
-    let expected = through(&mut ppo.policy, &ppo.observations, &ppo.batch.obs);
+    let expected = ppo.heads();
     let (actor, mut scratch) = (ppo.actor(), Vec::new());
     for (row, expected) in ppo.batch.obs.chunks_exact(4).zip(expected.chunks_exact(2)) {
         let head = actor.forward_one(row, &mut scratch);
