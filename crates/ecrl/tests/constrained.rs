@@ -16,10 +16,10 @@ const UNCONSTRAINED: f64 = 51.0;
 
 /// What the sections of an algorithm are set to, where it has them, and the steps of a run.
 const SECTIONS: [(&str, &str); 6] = [
-    ("ppo", "hidden = [64, 64]\ngamma = 0.95\nlr = 1e-3\nmargin = 0.0\n"),
+    ("ppo", "hidden = [64, 64]\ngamma = 0.95\ncost_gamma = 0.95\nlr = 1e-3\nmargin = 0.0\n"),
     (
         "actor_critic",
-        "hidden = [64, 64]\ngamma = 0.95\nlr = 1e-3\nlr_decay = true\ncollect = 1024\nbatch = 64\nmargin = 0.0\n",
+        "hidden = [64, 64]\ngamma = 0.95\ncost_gamma = 0.95\nlr = 1e-3\nlr_decay = true\ncollect = 1024\nbatch = 64\nmargin = 0.0\n",
     ),
     ("learner", "learning_starts = 1000\nepisodes = 5\n"),
     (

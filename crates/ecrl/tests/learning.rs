@@ -32,6 +32,7 @@ const ON_POLICY: &str = r#"
     [ppo]
     hidden = [64, 64]
     gamma = 0.95 # what follows the 60 steps of an episode matters little
+    cost_gamma = 0.95
     lr = 1e-3
 "#;
 /// What makes multipliers move on a task of this length.

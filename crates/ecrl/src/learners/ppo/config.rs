@@ -25,6 +25,8 @@ pub struct PpoConfig {
     pub lr_decay: bool,
     /// Discount γ; nearer to 1 looks further ahead.
     pub gamma: f64,
+    /// The same for costs.
+    pub cost_gamma: f64,
     /// Weight of longer looks ahead in advantages; less is steadier and more biased.
     pub gae: f64,
     /// How far the ratio ρ may move before the objective stops rewarding it.
@@ -59,6 +61,7 @@ impl Default for PpoConfig {
             lr: 3e-4,
             lr_decay: true,
             gamma: 0.99,
+            cost_gamma: 0.99,
             gae: 0.95,
             clip: 0.2,
             value_coef: 0.25,
@@ -75,10 +78,11 @@ impl Default for PpoConfig {
 
 impl PpoConfig {
     /// The keys whose values may change in the midst of a run.
-    pub const CHANGEABLE: [&'static str; 9] = [
+    pub const CHANGEABLE: [&'static str; 10] = [
         "ppo.lr",
         "ppo.lr_decay",
         "ppo.gamma",
+        "ppo.cost_gamma",
         "ppo.gae",
         "ppo.clip",
         "ppo.value_coef",
@@ -124,6 +128,7 @@ impl PpoConfig {
         range::positive("ppo.lr", self.lr)?;
         range::positive("ppo.max_grad_norm", self.max_grad_norm)?;
         range::share("ppo.gamma", self.gamma)?;
+        range::share("ppo.cost_gamma", self.cost_gamma)?;
         range::share("ppo.gae", self.gae)?;
         range::share("ppo.margin", self.margin)?;
         range::check(*clip > 0.0 && *clip < 1.0, "ppo.clip", clip, "a number between 0 and 1")?;
@@ -157,6 +162,8 @@ pub struct ActorCriticConfig {
     pub lr_decay: bool,
     /// Discount γ; nearer to 1 looks further ahead.
     pub gamma: f64,
+    /// The same for costs.
+    pub cost_gamma: f64,
     /// Weight of longer looks ahead in advantages; less is steadier and more biased.
     pub gae: f64,
     /// Longest gradient of all that learns in minibatches together; longer ones are shortened.
@@ -172,7 +179,8 @@ impl Default for ActorCriticConfig {
     fn default() -> Self {
         let PpoConfig { hidden, envs, collect, epochs, batch, lr, lr_decay, .. } =
             PpoConfig::fast();
-        let PpoConfig { gamma, gae, max_grad_norm, log_sigma, margin, .. } = PpoConfig::fast();
+        let PpoConfig { gamma, cost_gamma, gae, max_grad_norm, log_sigma, margin, .. } =
+            PpoConfig::fast();
         Self {
             hidden,
             envs,
@@ -182,6 +190,7 @@ impl Default for ActorCriticConfig {
             lr,
             lr_decay,
             gamma,
+            cost_gamma,
             gae,
             max_grad_norm,
             log_sigma,
@@ -192,10 +201,11 @@ impl Default for ActorCriticConfig {
 
 impl ActorCriticConfig {
     /// The keys whose values may change in the midst of a run.
-    pub const CHANGEABLE: [&'static str; 6] = [
+    pub const CHANGEABLE: [&'static str; 7] = [
         "actor_critic.lr",
         "actor_critic.lr_decay",
         "actor_critic.gamma",
+        "actor_critic.cost_gamma",
         "actor_critic.gae",
         "actor_critic.max_grad_norm",
         "actor_critic.margin",
@@ -204,7 +214,7 @@ impl ActorCriticConfig {
     /// The same as PPO's values; advantages are estimated once.
     pub fn ppo(&self) -> PpoConfig {
         let Self { ref hidden, envs, collect, epochs, batch, lr, lr_decay, .. } = *self;
-        let Self { gamma, gae, max_grad_norm, log_sigma, margin, .. } = *self;
+        let Self { gamma, cost_gamma, gae, max_grad_norm, log_sigma, margin, .. } = *self;
         PpoConfig {
             hidden: hidden.clone(),
             envs,
@@ -214,6 +224,7 @@ impl ActorCriticConfig {
             lr,
             lr_decay,
             gamma,
+            cost_gamma,
             gae,
             max_grad_norm,
             log_sigma,

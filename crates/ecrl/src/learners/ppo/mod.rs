@@ -168,13 +168,14 @@ impl Ppo {
 
     /// Advantages and returns as the critics see them now.
     pub fn estimate(&mut self) {
-        let PpoConfig { gamma, gae, .. } = self.config;
+        let PpoConfig { gamma, cost_gamma, gae, .. } = self.config;
         let Self { critics, observations, returns, batch, .. } = self;
         let rows: Vec<usize> = (0..batch.rows()).collect();
         let ends: Vec<usize> = rows.iter().copied().filter(|&row| batch.last[row] != 0.0).collect();
         let read = &*batch;
         let each = critics.par_iter_mut().enumerate().map(|(i, critic)| {
             let scale = returns.deviation(i) as f32;
+            let discount = if i == 0 { gamma } else { cost_gamma };
             let values = through(critic, observations, &read.obs, &rows);
             let mut next = values.clone();
             next.rotate_left(1);
@@ -185,7 +186,7 @@ impl Ppo {
                 &read.signals[i],
                 [&scaled(&values), &scaled(&next)],
                 [&read.terminated, &read.last],
-                [gamma as f32, gae as f32],
+                [discount as f32, gae as f32],
             );
             let returns = advantages.iter().zip(&values).map(|(a, v)| a / scale + v).collect();
             (values, (advantages, returns))

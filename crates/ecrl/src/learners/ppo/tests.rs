@@ -371,3 +371,31 @@ fn a_policy_that_it_starts_from_goes_on_acting_as_it_did() {
         assert!(apart < 1e-5, "{now:?} {before:?}");
     }
 }
+
+#[test]
+fn advantages_of_costs_have_a_discount_of_their_own() {
+    let config = PpoConfig { gamma: 0.5, cost_gamma: 0.25, gae: 0.8, ..PpoConfig::default() };
+    let mut ppo = Ppo::new(config, &spec(1, 1), 1, &mut cmdp::rng([1; 4]));
+    // Three steps that time cut off, and one after which nothing can follow.
+    let obs = vec![1.0, 2.0, 3.0, -1.0];
+    let signals = vec![vec![1.0, 2.0, 3.0, 4.0], vec![0.0, 1.0, 0.0, 1.0]];
+    ppo.learn_from(Batch {
+        obs: obs.clone(),
+        next_obs: vec![2.0, 3.0, 4.0, 9.0],
+        draws: vec![0.0; 4],
+        signals: signals.clone(),
+        terminated: vec![0.0, 0.0, 0.0, 1.0],
+        last: vec![0.0, 0.0, 1.0, 1.0],
+        ..Batch::default()
+    });
+    for (i, discount) in [(0, 0.5), (1, 0.25)] {
+        let value = |x: f32| ppo.critics[i].net.forward_one(&[x], &mut Vec::new())[0];
+        let delta = |t: usize, after: f32| signals[i][t] + discount * after - value(obs[t]);
+        let third = delta(2, value(4.0));
+        let second = delta(1, value(3.0)) + discount * 0.8 * third;
+        let first = delta(0, value(2.0)) + discount * 0.8 * second;
+        let expected = [first, second, third, delta(3, 0.0)];
+        let apart = ppo.batch.advantages[i].iter().zip(expected).map(|(a, b)| (a - b).abs());
+        assert!(apart.fold(0.0, f32::max) < 1e-5, "{i}: {:?} {expected:?}", ppo.batch.advantages);
+    }
+}
