@@ -80,6 +80,7 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Ours beside what others have published.
     published: Vec<published::Row>,
+    overview: Vec<[String; 6]>,
     band: Band,
     labels: Vec<String>,
 }
@@ -103,8 +104,19 @@ impl Report {
         labels.dedup();
         let labels: Vec<String> = labels.into_iter().map(|(_, label)| label.to_owned()).collect();
         notes.extend(notes::notes(&runs, &groups, &labels, &aggregates));
-        let published = published::table(&runs);
-        Ok(Self { panels, table, aggregates, improvements, notes, published, band, labels, runs })
+        let (overview, published) = (published::overview(&runs), published::table(&runs));
+        Ok(Self {
+            panels,
+            table,
+            aggregates,
+            improvements,
+            notes,
+            published,
+            overview,
+            band,
+            labels,
+            runs,
+        })
     }
 
     /// How many runs there are, in words.
@@ -146,7 +158,7 @@ impl Report {
                 ("table.csv", csv::table(&self.table)),
                 ("metrics.csv", csv::metrics(&self.runs)),
                 ("table.md", self.table_md()),
-                ("published.md", published::markdown(&self.published)),
+                ("published.md", published::markdown(&self.overview, &self.published)),
                 (PAGE, page::page(self, &styles)),
             ]
             .map(|(name, text)| (name.to_owned(), text.into_bytes())),

@@ -169,9 +169,23 @@ fn beside(report: &Report) -> String {
     if report.published.is_empty() {
         return String::new();
     }
-    let head: String = published::HEAD.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let mut html =
-        format!("<h2>Beside published figures</h2><div class=\"scroll\"><table><tr>{head}</tr>");
+    let head = |names: &[&str]| -> String {
+        names.iter().map(|name| format!("<th>{name}</th>")).collect()
+    };
+    let mut html = format!(
+        "<h2>Beside published figures</h2><div class=\"scroll\"><table><tr>{}</tr>",
+        head(&published::OVERVIEW_HEAD)
+    );
+    for cells in &report.overview {
+        let cells = cells.iter().map(|text| format!("<td>{}</td>", escape(text)));
+        let _ = write!(html, "<tr>{}</tr>", cells.collect::<String>());
+    }
+    let _ = write!(
+        html,
+        "</table></div><p>{}</p><div class=\"scroll\"><table><tr>{}</tr>",
+        published::NOTE,
+        head(&published::HEAD)
+    );
     for row in &report.published {
         let class = match row.feasible {
             Some(true) => "kept",
@@ -185,7 +199,7 @@ fn beside(report: &Report) -> String {
         let task = escape(&row.cells[0]);
         let _ = write!(html, "<tr data-task=\"{task}\">{}</tr>", cells.collect::<String>());
     }
-    html + "</table></div><p>" + published::NOTE + "</p>"
+    html + "</table></div>"
 }
 
 fn aggregates(report: &Report) -> String {

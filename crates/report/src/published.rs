@@ -49,45 +49,113 @@ pub const HEAD: [&str; 9] = [
     "minutes",
 ];
 
-/// A row: its cells, and whether ours is feasible, if there is one.
+/// A run of ours: its cells, and whether it is feasible, if that is known.
 pub struct Row {
     /// The cells, in the order of [`HEAD`].
     pub cells: [String; 9],
-    /// Whether ours keeps the constraint both ways.
+    /// Whether it keeps the constraint both ways.
     pub feasible: Option<bool>,
 }
 
-/// Every published figure of a task that there are runs of, each with the finished runs of its algorithm, and
-/// those of algorithms that have no figure here; nothing without such runs.
+/// Every finished run under the constraint, beside the published figure of its algorithm.
 pub fn table(runs: &[Run]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (at, task) in TASKS.into_iter().enumerate() {
-        let fits = |run: &&Run| {
-            run.config.task == task
-                && run.config.constraints == [CONSTRAINT]
-                && run.state == RunState::Finished
-        };
-        let own: Vec<&Run> = runs.iter().filter(fits).collect();
-        if own.is_empty() {
-            continue;
-        }
-        let known = |name: &str| OMNISAFE.iter().any(|(_, ours, _)| *ours == name);
-        for (theirs, ours, figures) in &OMNISAFE {
-            let (reward, cost) = figures[at];
-            let mark = if cost <= LIMIT { "" } else { ", broken" };
-            let text = format!("{} / {}{mark}", short(reward), short(cost));
-            let mut of = own.iter().filter(|run| run.config.algorithm == *ours).peekable();
-            if of.peek().is_none() {
-                let [task, theirs] = [task, theirs].map(|text| text.to_owned());
-                let cells: [&str; 9] = [&task, &theirs, &text, "-", "-", "-", "-", "-", "-"];
-                rows.push(Row { cells: cells.map(str::to_owned), feasible: None });
-            }
-            rows.extend(of.map(|run| row(task, [theirs, &text], run)));
-        }
-        let more = own.iter().filter(|run| !known(&run.config.algorithm));
-        rows.extend(more.map(|run| row(task, ["-", "-"], run)));
+        let own = runs.iter().filter(|run| run.config.task == task && comparable(run));
+        rows.extend(own.map(|run| {
+            let known = OMNISAFE.iter().find(|(_, ours, _)| *ours == run.config.algorithm);
+            let (theirs, figures) = known.map_or(("-", "-".into()), |(theirs, _, figures)| {
+                let (reward, cost) = figures[at];
+                (*theirs, beside(reward, cost, cost <= LIMIT))
+            });
+            row(task, [theirs, &figures], run)
+        }));
     }
     rows
+}
+
+/// The columns of the overview.
+pub const OVERVIEW_HEAD: [&str; 6] = ["", TASKS[0], TASKS[1], TASKS[2], TASKS[3], TASKS[4]];
+
+/// Reward and cost of every algorithm on every task at a glance, ours below theirs, each kind and length of runs a
+/// row; last the best of each that keep the constraint. Nothing without such runs.
+pub fn overview(runs: &[Run]) -> Vec<[String; 6]> {
+    let mut own: Vec<&Run> = runs.iter().filter(|run| comparable(run)).collect();
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let place = |run: &&Run| {
+        let algorithm = &run.config.algorithm;
+        OMNISAFE.iter().position(|(_, ours, _)| ours == algorithm).unwrap_or(OMNISAFE.len())
+    };
+    own.sort_by_key(|run| (place(run), run.kind.clone(), run.config.steps));
+    let alike = |a: &&Run, b: &&Run| (&a.kind, a.config.steps) == (&b.kind, b.config.steps);
+    let mut rows = Vec::new();
+    let mut best = [const { [const { None }; 2] }; 5];
+    let mut groups = own.chunk_by(alike).peekable();
+    for at in 0..=OMNISAFE.len() {
+        if let Some((theirs, _, figures)) = OMNISAFE.get(at) {
+            let cells = figures.map(|(reward, cost)| beside(reward, cost, cost <= LIMIT));
+            rows.push(with_name((*theirs).to_owned(), cells));
+            for (best, (reward, cost)) in best.iter_mut().zip(figures) {
+                raise(&mut best[0], *reward, *cost <= LIMIT, theirs);
+            }
+        }
+        while let Some(group) = groups.next_if(|group| place(&group[0]) == at) {
+            let name = format!("{}, {} steps", group[0].kind, short(group[0].config.steps as f64));
+            let cells = std::array::from_fn(|task| {
+                let of = group.iter().filter(|run| run.config.task == TASKS[task]);
+                let seeds: Vec<(f64, f64, bool)> = of.filter_map(|run| retested(run)).collect();
+                let count = seeds.len() as f64;
+                let mean =
+                    |of: fn(&(f64, f64, bool)) -> f64| seeds.iter().map(of).sum::<f64>() / count;
+                let (reward, cost) = (mean(|seed| seed.0), mean(|seed| seed.1));
+                let kept = seeds.iter().all(|seed| seed.2);
+                raise(&mut best[task][1], reward, kept && count > 0.0, &group[0].kind);
+                let several = if count > 1.0 { format!(", {count} seeds") } else { String::new() };
+                if count > 0.0 { beside(reward, cost, kept) + &several } else { "-".into() }
+            });
+            rows.push(with_name(name, cells));
+        }
+    }
+    for (i, name) in ["best of theirs within the limit", "best of ours"].into_iter().enumerate() {
+        let told = |best: &Option<(f64, String)>| match best {
+            Some((reward, name)) => format!("{} ({name})", short(*reward)),
+            None => "-".into(),
+        };
+        rows.push(with_name(name.into(), std::array::from_fn(|task| told(&best[task][i]))));
+    }
+    rows
+}
+
+fn with_name(name: String, [a, b, c, d, e]: [String; 5]) -> [String; 6] {
+    [name, a, b, c, d, e]
+}
+
+fn beside(reward: f64, cost: f64, kept: bool) -> String {
+    format!("{} / {}{}", short(reward), short(cost), if kept { "" } else { ", broken" })
+}
+
+/// Takes the better one.
+fn raise(best: &mut Option<(f64, String)>, reward: f64, kept: bool, name: &str) {
+    if kept && best.as_ref().is_none_or(|(before, _)| reward > *before) {
+        *best = Some((reward, name.to_owned()));
+    }
+}
+
+/// Whether a run is finished and of what the figures are of.
+fn comparable(run: &Run) -> bool {
+    run.config.constraints == [CONSTRAINT]
+        && run.state == RunState::Finished
+        && TASKS.contains(&&run.config.task[..])
+}
+
+/// Reward and cost of the best policy with its mean action when it was tested again, and whether it kept the
+/// constraint both ways.
+fn retested(run: &Run) -> Option<(f64, f64, bool)> {
+    let best = run.generations.iter().rev().find(|record| record.get(&BEST_REWARD).is_some())?;
+    let [cost] = best.get(&BEST_COST)?[..] else { return None };
+    Some((best.get(&BEST_REWARD)?, cost, best.get(&BEST_FEASIBLE)?))
 }
 
 /// A run of ours, by the best policy that was tested again.
@@ -121,17 +189,19 @@ fn row(task: &str, [theirs, figures]: [&str; 2], run: &Run) -> Row {
 }
 
 /// What a reader must know of it.
-pub const NOTE: &str = "Published: OmniSafe's benchmark pages, mean over seeds of reward and cost after 1e7 steps \
-    (SAC and TD3: 1e6). Ours: the best policy of each finished run, tested again on fresh starts, with its mean \
-    action and with sampled ones; feasible means both. Minutes are those of the run, beside whatever else its \
-    machine did.";
+pub const NOTE: &str = "Reward / cost under velocity<=25. Published: OmniSafe's benchmark pages, mean over seeds after \
+    1e7 steps (SAC and TD3: 1e6). Ours: the best policy of each finished run, tested again on fresh starts, with \
+    its mean action (and in the table of every run with sampled ones); broken means that either face broke the \
+    constraint. Minutes are those of the run, beside whatever else its machine did.";
 
-/// The table in Markdown.
-pub fn markdown(rows: &[Row]) -> String {
-    let mut md = format!("| {} |\n|{}\n", HEAD.join(" | "), "---|".repeat(HEAD.len()));
-    for row in rows {
-        let _ = writeln!(md, "| {} |", row.cells.join(" | "));
-    }
-    let _ = write!(md, "\n{NOTE}\n");
+/// Both in Markdown.
+pub fn markdown(overview: &[[String; 6]], rows: &[Row]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let head =
+        |head: &[&str]| format!("| {} |\n|{}\n", head.join(" | "), "---|".repeat(head.len()));
+    let mut md = head(&OVERVIEW_HEAD);
+    md.extend(overview.iter().map(|cells| line(cells)));
+    let _ = write!(md, "\n{NOTE}\n\nEvery run:\n\n{}", head(&HEAD));
+    md.extend(rows.iter().map(|row| line(&row.cells)));
     md
 }

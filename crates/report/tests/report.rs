@@ -313,11 +313,19 @@ fn ours_stands_beside_what_was_published_for_the_same_constraint() {
     let text = std::fs::read_to_string(out.join("published.md")).unwrap();
     let ours = "| hopper | FOCOPS | 1438 / 10 | focops, seed 3 | 1725 / 0.25 | 862.5 / 0.375 | yes | 1000 | 15 |";
     assert!(text.contains(ours), "{text}");
-    assert!(text.contains("| hopper | SACPID | 813 / 92, broken | - |"), "{text}");
+    let at_a_glance = "| FOCOPS | 3184 / 15 | 2965 / 2 | 1438 / 10 | 54 / 30, broken | 3117 / 9 |\n\
+                       | focops, 1000 steps | - | - | 1725 / 0.25 | - | - |\n| CUP |";
+    assert!(text.contains(at_a_glance), "{text}");
+    let best = "| best of theirs within the limit | 3262 (PPOLag) | 2965 (FOCOPS) | 1716 (CUP) | 91 (CPPOPID) | \
+                3207 (TRPOLag) |\n| best of ours | - | - | 1725 (focops) | - | - |";
+    assert!(text.contains(best), "{text}");
+    assert!(
+        text.contains("| SACPID | 1941 / 14 | 2689 / 21 | 813 / 92, broken | 8 / 8 |"),
+        "{text}"
+    );
     assert!(text.contains("| hopper | - | - | pdac, seed 0 |"), "{text}");
-    // Twelve of theirs, one of ours that is nobody's; no other robot.
-    assert_eq!(text.matches("| hopper |").count(), 13, "{text}");
-    assert!(!text.contains("| ant |"));
+    assert_eq!(text.matches("\n| hopper |").count(), 2, "{text}");
+    assert!(!text.contains("\n| ant |"));
     let page = std::fs::read_to_string(out.join("index.html")).unwrap();
     assert!(page.contains("Beside published figures") && page.contains("1438 / 10"));
 }
