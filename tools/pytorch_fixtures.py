@@ -226,6 +226,8 @@ PPO_CASES = {
     "choices": {"constraints": 1, "choices": 3, "entropy_coef": 0.02, "limits": [[0.1, 0.4, 5.0]]},
     "focops": {"constraints": 1, "normalise_advantages": False, "focops": {"delta": 0.05, "temperature": 1.5, "lambda": 0.7}},
     "focops of choices": {"constraints": 1, "choices": 3, "normalise_advantages": False, "focops": {"delta": 0.01, "temperature": 0.8, "lambda": 2.0}},
+    "cup": {"constraints": 1, "cup": {"delta": 0.05, "lambda": 0.7}},
+    "cup of choices": {"constraints": 1, "choices": 3, "cup": {"delta": 0.01, "lambda": 2.0}},
 }
 
 
@@ -294,6 +296,10 @@ def ppo_case(case):
             apart = torch.distributions.kl_divergence(distribution(), player)
             near = (apart <= case["focops"]["delta"]).float()
             loss = (near.detach() * (apart - ratio * a / case["focops"]["temperature"])).mean()
+        elif "cup" in case:
+            apart = torch.distributions.kl_divergence(distribution(), player)
+            near = (apart <= case["cup"]["delta"]).float()
+            loss = (near.detach() * (apart + case["cup"]["lambda"] * ratio * costs[0])).mean()
         else:
             loss = -torch.min(ratio * a, held * a).mean()
         if choices:

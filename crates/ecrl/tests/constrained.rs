@@ -103,6 +103,7 @@ fn focops_and_trust_regions() {
     keeps("trpo-lag", 0.6, &[]);
     keeps("cpo", 0.65, &[]);
     keeps("pcpo", 0.7, &[]);
+    keeps("cup", 0.55, &["[multipliers]\nlambda = 0.5\neta = 0.1\n"]);
 }
 
 #[test]
@@ -171,6 +172,7 @@ fn a_constraint_on_a_mean_is_not_kept_by_ending_early() {
         ("ppo-lag", "ppo", many),
         ("rcpo-ppo", "ppo", many),
         ("focops", "actor_critic", many),
+        ("cup", "ppo", many),
         ("trpo-lag", "actor_critic", many),
         ("cpo", "actor_critic", ""),
         ("pcpo", "actor_critic", ""),

@@ -35,7 +35,7 @@ pub static FOCOPS: Definition<OnPolicy<Focops>> = Definition {
 };
 
 /// Rows that have left the region.
-static LEFT: Metric<f64> = Metric::new(
+pub(super) static LEFT: Metric<f64> = Metric::new(
     "left",
     "train/left",
     "share",

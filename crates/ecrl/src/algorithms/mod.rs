@@ -2,6 +2,7 @@
 //! configuration and its rows. To add one, add a file and its rows here.
 
 mod cpo;
+pub(crate) mod cup;
 mod ecrl;
 pub(crate) mod focops;
 pub(crate) mod ipo;
@@ -40,6 +41,7 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &trpo::TRPO_LAG,
     &cpo::CPO,
     &cpo::PCPO,
+    &cup::CUP,
     &pdac::PDAC,
     &off_policy::SAC_LAG,
     &off_policy::SAC_PID,

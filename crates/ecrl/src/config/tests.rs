@@ -290,7 +290,7 @@ fn whole_files_of_the_first_format_are_read() {
 #[test]
 fn every_rule_can_be_set_where_no_population_is_needed() {
     for algorithm in
-        ["ppo-lag", "ppo-pid", "rcpo", "focops", "trpo-lag", "pdac", "sac-lag", "td3-lag"]
+        ["ppo-lag", "ppo-pid", "rcpo", "focops", "trpo-lag", "cup", "pdac", "sac-lag", "td3-lag"]
     {
         for rule in ["none", "fixed", "ascent", "relative", "falling", "pid"] {
             let mut layers = Layers::default();

@@ -61,6 +61,12 @@ impl Lambdas {
         self.get().iter().zip(costs).map(weight).collect()
     }
 
+    /// Each over the deviation of its cost's advantages.
+    pub fn per_deviation(&self) -> Vec<f64> {
+        let spreads = self.spreads.iter().skip(1).map(|cost| cost.max(LEAST));
+        self.get().iter().zip(spreads.chain(std::iter::repeat(1.0))).map(|(l, d)| l / d).collect()
+    }
+
     /// Notes them.
     pub fn note(&self, record: &mut Record) {
         record.set(&LAMBDA_LEARNER, self.get().to_vec());
@@ -109,8 +115,10 @@ mod tests {
     fn a_multiplier_of_one_weighs_as_much_as_the_reward() {
         let mut lambdas = lambdas(&Rule::Fixed { lambda: 0.5.into() });
         assert_eq!(lambdas.weights(), [0.5], "nothing is known yet");
+        assert_eq!(lambdas.per_deviation(), [0.5]);
         lambdas.measure(&[8.0, 0.25]);
         assert_eq!(lambdas.weights(), [0.5 * 32.0]);
+        assert_eq!(lambdas.per_deviation(), [2.0]);
         // Smoothed: 0.95·8 + 0.05·4, 0.95·0.25 + 0.05·0.45.
         lambdas.measure(&[4.0, 0.45]);
         assert!((lambdas.weights()[0] - 0.5 * 7.8 / 0.26).abs() < 1e-12);

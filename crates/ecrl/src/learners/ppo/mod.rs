@@ -160,6 +160,11 @@ impl Ppo {
         self.estimate();
     }
 
+    /// Remembers the policy as it is now in place of the one that played.
+    pub fn remember(&mut self) {
+        self.old = Some(Old { heads: self.heads(), log_sigma: self.log_sigma.clone() });
+    }
+
     /// What the policy's network gives for all that was played.
     fn heads(&mut self) -> Vec<f32> {
         let rows: Vec<usize> = (0..self.batch.rows()).collect();

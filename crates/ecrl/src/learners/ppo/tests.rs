@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::distribution::LOG_SQRT_2PI;
 use super::*;
+use crate::algorithms::cup::Cup;
 use crate::algorithms::focops::{Focops, FocopsConfig};
 use crate::algorithms::ipo::{Barrier, IpoConfig, Limit};
 use crate::algorithms::on_policy::{Standing, Variant as _};
@@ -35,6 +36,15 @@ enum Descended {
     Reward,
     Barrier(Barrier),
     Focops(Focops),
+    Cup(Cup),
+}
+
+fn lambdas(lambda: f64) -> Lambdas {
+    let constraints =
+        cmdp::Constraint::parse_all(&["force<=0.5"], &cmdp::PointMass::COSTS).unwrap();
+    let task = cmdp::PointMass::new(constraints).unwrap();
+    let rule = Rule::Fixed { lambda: lambda.into() };
+    Lambdas::new(&rule, cmdp::Env::spec(&task), &mut cmdp::rng([0; 4])).unwrap()
 }
 
 impl Descended {
@@ -45,13 +55,12 @@ impl Descended {
             let number = |name: &str| focops[name].as_f64().unwrap();
             let config =
                 FocopsConfig { delta: number("delta"), temperature: number("temperature") };
-            let constraints =
-                cmdp::Constraint::parse_all(&["force<=0.5"], &cmdp::PointMass::COSTS).unwrap();
-            let task = cmdp::PointMass::new(constraints).unwrap();
-            let rule = Rule::Fixed { lambda: number("lambda").into() };
-            let spec = cmdp::Env::spec(&task);
-            let lambdas = Lambdas::new(&rule, spec, &mut cmdp::rng([0; 4])).unwrap();
-            return Self::Focops(Focops { config, lambdas });
+            return Self::Focops(Focops { config, lambdas: lambdas(number("lambda")) });
+        }
+        if let Some(cup) = case.get("cup") {
+            let number = |name: &str| cup[name].as_f64().unwrap();
+            let (delta, lambdas) = (number("delta"), lambdas(number("lambda")));
+            return Self::Cup(Cup { delta, lambdas, improving: 0, epoch: 0 });
         }
         let limits: Vec<Limit> = case["limits"]
             .as_array()
@@ -74,6 +83,7 @@ impl Descended {
             Self::Reward => &Reward,
             Self::Barrier(barrier) => barrier,
             Self::Focops(focops) => focops,
+            Self::Cup(cup) => cup,
         }
     }
 
@@ -90,6 +100,7 @@ impl Descended {
             Self::Reward => vec![],
             Self::Barrier(barrier) => barrier.slopes(),
             Self::Focops(focops) => focops.lambdas.get().to_vec(),
+            Self::Cup(cup) => cup.lambdas.get().to_vec(),
         }
     }
 }
@@ -134,7 +145,7 @@ fn learner(fixture: &Value) -> (Ppo, Descended) {
         last: vec![0.0; 12],
         ..Batch::default()
     };
-    if case.get("focops").is_some() {
+    if case.get("focops").or(case.get("cup")).is_some() {
         let old = &fixture["old"];
         let (heads, log_sigma) = (floats(&old["heads"]), floats(&old["log_sigma"]));
         ppo.old = Some(Old { heads, log_sigma });
@@ -151,7 +162,7 @@ fn cases() -> Vec<(String, Value)> {
 #[test]
 fn updates_agree_with_pytorch() {
     let cases = cases();
-    assert_eq!(cases.len(), 8);
+    assert_eq!(cases.len(), 10);
     for (name, fixture) in cases {
         let (mut ppo, mut descended) = learner(&fixture);
         let rows: Vec<usize> = (0..12).collect();
@@ -235,7 +246,10 @@ fn reference(
             Descended::Focops(focops) if apart(row) <= focops.config.delta => {
                 apart(row) - r * a / focops.config.temperature
             }
-            Descended::Focops(_) => 0.0,
+            Descended::Cup(cup) if apart(row) <= cup.delta => {
+                apart(row) + weights[0] * r * f64::from(sample.costs[0][row])
+            }
+            Descended::Focops(_) | Descended::Cup(_) => 0.0,
             _ => -(r * a).min(r.clamp(low, high) * a),
         }
     });
@@ -292,11 +306,33 @@ pub(crate) fn by_hand(
     by_hand_scaled(ratios, (advantage, 1.0), cost, objective)
 }
 
+/// The same where the policy that is remembered had its mean so far from this one's, with the same σ.
+pub(crate) fn by_hand_apart(
+    ratios: &[f32],
+    advantage: &[f32],
+    cost: &[f32],
+    apart: f32,
+    objective: &dyn Objective,
+) -> Losses {
+    let old = Old { heads: vec![apart; ratios.len()], log_sigma: vec![0.0] };
+    losses_by_hand(ratios, (advantage, 1.0), cost, Some(old), objective)
+}
+
 /// The same for an advantage that was divided by something.
 pub(crate) fn by_hand_scaled(
     ratios: &[f32],
     (advantage, scale): (&[f32], f32),
     cost: &[f32],
+    objective: &dyn Objective,
+) -> Losses {
+    losses_by_hand(ratios, (advantage, scale), cost, None, objective)
+}
+
+fn losses_by_hand(
+    ratios: &[f32],
+    (advantage, scale): (&[f32], f32),
+    cost: &[f32],
+    old: Option<Old>,
     objective: &dyn Objective,
 ) -> Losses {
     let config = PpoConfig { clip: 0.2, ..PpoConfig::default() };
@@ -307,7 +343,7 @@ pub(crate) fn by_hand_scaled(
         advantage: advantage.to_vec(),
         scale,
         costs: vec![cost.to_vec()],
-        old: None,
+        old,
     };
     let mut d_means = vec![0.0; ratios.len()];
     let means = vec![0.0; ratios.len()];
