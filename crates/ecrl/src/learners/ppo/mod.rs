@@ -182,8 +182,7 @@ impl Ppo {
             let scale = returns.deviation(i) as f32;
             let discount = if i == 0 { gamma } else { cost_gamma };
             let values = through(critic, observations, &read.obs, &rows);
-            let mut next = values.clone();
-            next.rotate_left(1);
+            let mut next: Vec<f32> = values.iter().copied().skip(1).chain([0.0]).collect();
             let after = through(critic, observations, &read.next_obs, &ends);
             ends.iter().zip(after).for_each(|(&row, value)| next[row] = value);
             let scaled = |values: &[f32]| values.iter().map(|v| scale * v).collect::<Vec<f32>>();
@@ -249,7 +248,7 @@ impl Ppo {
         let Self { config, policy, choices, log_sigma, observations, batch, old, .. } = self;
         let input = gathered(&batch.obs, rows, observations);
         let critics = &mut self.critics;
-        let (of_policy, of_critics) = both(
+        let (((losses, d_log_sigma), of_policy), (critic_loss, of_critics)) = both(
             || {
                 let minibatch = Minibatch::new(batch, rows, config, old.as_ref());
                 policy.net.forward(&input, &mut policy.tape);
@@ -262,8 +261,6 @@ impl Ppo {
             },
             || regress(critics, batch, rows, &input, config),
         );
-        let (((losses, d_log_sigma), of_policy), (critic_loss, of_critics)) =
-            (of_policy, of_critics);
         self.step(Some(&d_log_sigma), of_policy + of_critics, rates);
         let mut figures = vec![
             (&CRITIC_LOSS, critic_loss),
