@@ -80,7 +80,7 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Ours beside what others have published.
     published: Vec<published::Row>,
-    overview: Vec<[String; 6]>,
+    overview: Vec<published::Line>,
     band: Band,
     labels: Vec<String>,
 }

@@ -173,12 +173,13 @@ fn beside(report: &Report) -> String {
         names.iter().map(|name| format!("<th>{name}</th>")).collect()
     };
     let mut html = format!(
-        "<h2>Beside published figures</h2><div class=\"scroll\"><table><tr>{}</tr>",
+        "<h2>Beside published figures</h2><div class=\"scroll\"><table class=\"overview\"><tr>{}</tr>",
         head(&published::OVERVIEW_HEAD)
     );
-    for cells in &report.overview {
+    for published::Line { cells, ours } in &report.overview {
+        let class = if *ours { "ours" } else { "" };
         let cells = cells.iter().map(|text| format!("<td>{}</td>", escape(text)));
-        let _ = write!(html, "<tr>{}</tr>", cells.collect::<String>());
+        let _ = write!(html, "<tr class=\"{class}\">{}</tr>", cells.collect::<String>());
     }
     let _ = write!(
         html,

@@ -77,9 +77,17 @@ pub fn table(runs: &[Run]) -> Vec<Row> {
 /// The columns of the overview.
 pub const OVERVIEW_HEAD: [&str; 6] = ["", TASKS[0], TASKS[1], TASKS[2], TASKS[3], TASKS[4]];
 
+/// An algorithm on every task.
+pub struct Line {
+    /// Its name, and reward and cost, in the order of [`OVERVIEW_HEAD`].
+    pub cells: [String; 6],
+    /// Whether it is of ours.
+    pub ours: bool,
+}
+
 /// Reward and cost of every algorithm on every task at a glance, ours below theirs, each kind and length of runs a
 /// row; last the best of each that keep the constraint. Nothing without such runs.
-pub fn overview(runs: &[Run]) -> Vec<[String; 6]> {
+pub fn overview(runs: &[Run]) -> Vec<Line> {
     let mut own: Vec<&Run> = runs.iter().filter(|run| comparable(run)).collect();
     if own.is_empty() {
         return Vec::new();
@@ -96,7 +104,7 @@ pub fn overview(runs: &[Run]) -> Vec<[String; 6]> {
     for at in 0..=OMNISAFE.len() {
         if let Some((theirs, _, figures)) = OMNISAFE.get(at) {
             let cells = figures.map(|(reward, cost)| beside(reward, cost, cost <= LIMIT));
-            rows.push(with_name((*theirs).to_owned(), cells));
+            rows.push(line((*theirs).to_owned(), cells, false));
             for (best, (reward, cost)) in best.iter_mut().zip(figures) {
                 raise(&mut best[0], *reward, *cost <= LIMIT, theirs);
             }
@@ -115,7 +123,7 @@ pub fn overview(runs: &[Run]) -> Vec<[String; 6]> {
                 let several = if count > 1.0 { format!(", {count} seeds") } else { String::new() };
                 if count > 0.0 { beside(reward, cost, kept) + &several } else { "-".into() }
             });
-            rows.push(with_name(name, cells));
+            rows.push(line(name, cells, true));
         }
     }
     for (i, name) in ["best of theirs within the limit", "best of ours"].into_iter().enumerate() {
@@ -123,13 +131,13 @@ pub fn overview(runs: &[Run]) -> Vec<[String; 6]> {
             Some((reward, name)) => format!("{} ({name})", short(*reward)),
             None => "-".into(),
         };
-        rows.push(with_name(name.into(), std::array::from_fn(|task| told(&best[task][i]))));
+        rows.push(line(name.into(), std::array::from_fn(|task| told(&best[task][i])), i == 1));
     }
     rows
 }
 
-fn with_name(name: String, [a, b, c, d, e]: [String; 5]) -> [String; 6] {
-    [name, a, b, c, d, e]
+fn line(name: String, [a, b, c, d, e]: [String; 5], ours: bool) -> Line {
+    Line { cells: [name, a, b, c, d, e], ours }
 }
 
 fn beside(reward: f64, cost: f64, kept: bool) -> String {
@@ -195,13 +203,13 @@ pub const NOTE: &str = "Reward / cost under velocity<=25. Published: OmniSafe's 
     constraint. Minutes are those of the run, beside whatever else its machine did.";
 
 /// Both in Markdown.
-pub fn markdown(overview: &[[String; 6]], rows: &[Row]) -> String {
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+pub fn markdown(overview: &[Line], rows: &[Row]) -> String {
+    let text = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let head =
         |head: &[&str]| format!("| {} |\n|{}\n", head.join(" | "), "---|".repeat(head.len()));
     let mut md = head(&OVERVIEW_HEAD);
-    md.extend(overview.iter().map(|cells| line(cells)));
+    md.extend(overview.iter().map(|line| text(&line.cells)));
     let _ = write!(md, "\n{NOTE}\n\nEvery run:\n\n{}", head(&HEAD));
-    md.extend(rows.iter().map(|row| line(&row.cells)));
+    md.extend(rows.iter().map(|row| text(&row.cells)));
     md
 }
