@@ -31,7 +31,7 @@ pub(super) fn pack<'a>(from: Matrix, width: usize, lines: &'a mut Vec<Line>) -> 
 }
 
 /// Copies columns that lie `apart` into rows of `width` numbers. Where the numbers of a column follow each other,
-/// by squares: one by one takes as long as a third of the product of a small batch.
+/// by squares: one by one takes as long as a sixth of the product of a small batch.
 #[inline(always)]
 fn turn(data: &[f32], apart: usize, step: usize, width: usize, panel: &mut [f32]) {
     let rows = panel.len() / width;
