@@ -122,13 +122,19 @@ impl Variant for Cup {
     const METRICS: &'static [&'static About] = &[&LAMBDA_LEARNER.about];
 
     fn ppo(section: &CupSection) -> PpoConfig {
-        let epochs = section.ppo.epochs + section.cup.projection;
-        PpoConfig { epochs, ..section.ppo.clone() }
+        let mut ppo = section.ppo.clone();
+        ppo.actor_critic.epochs += section.cup.projection;
+        ppo
     }
 
     fn new(section: &CupSection, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError> {
         let lambdas = Lambdas::new(&section.multipliers, spec, rng)?;
-        Ok(Self { delta: section.cup.delta, lambdas, improving: section.ppo.epochs, epoch: 0 })
+        Ok(Self {
+            delta: section.cup.delta,
+            lambdas,
+            improving: section.ppo.actor_critic.epochs,
+            epoch: 0,
+        })
     }
 
     fn observe(&mut self, ended: &[Episode]) {

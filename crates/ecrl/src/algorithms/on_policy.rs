@@ -15,7 +15,7 @@ use crate::collect::episodes::{excess, mean, mean_costs};
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
 pub use crate::learners::ppo::KL;
-use crate::learners::ppo::{CLIPPED, Ppo, PpoConfig};
+use crate::learners::ppo::{ActorCriticConfig, CLIPPED, Ppo, PpoConfig};
 use crate::learners::{ACTOR_LOSS, CRITIC_LOSS, ENTROPY};
 use crate::memory::batch::Batch;
 use crate::metrics::{
@@ -175,7 +175,7 @@ impl<V: Variant> Build for OnPolicy<V> {
         let Setup { spec, rng } = setup;
         let config = V::ppo(&section);
         let costs = if V::USES_COSTS { spec.constraints.len() } else { 0 };
-        let aims = aiming(spec, config.margin);
+        let aims = aiming(spec, config.actor_critic.margin);
         let ppo = Ppo::new(config, spec, if V::CRITICS { costs } else { 0 }, rng);
         Ok(Self {
             ppo: if V::REMEMBERS { ppo.remembering() } else { ppo },
@@ -197,14 +197,18 @@ fn aiming(spec: &EnvSpec, margin: f64) -> EnvSpec {
 }
 
 impl<V: Variant> OnPolicy<V> {
+    fn config(&self) -> &ActorCriticConfig {
+        &self.ppo.config().actor_critic
+    }
+
     fn per_epoch(&self) -> usize {
-        self.ppo.rows().div_ceil(self.ppo.config().batch)
+        self.ppo.rows().div_ceil(self.config().batch)
     }
 }
 
 impl<V: Variant> Algorithm for OnPolicy<V> {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
-        let (actor, steps) = (self.ppo.actor(), self.ppo.config().collect);
+        let (actor, steps) = (self.ppo.actor(), self.config().collect);
         let segment = context.go_on(&actor, steps, self.costs);
         let ended = &segment.ended;
         if !ended.is_empty() {
@@ -227,7 +231,7 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         self.done = 0;
         Collected {
             steps: self.ppo.rows() as u64,
-            updates: (self.ppo.config().epochs * self.per_epoch()) as u64,
+            updates: (self.config().epochs * self.per_epoch()) as u64,
         }
     }
 
@@ -246,12 +250,12 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
             self.order = (0..self.ppo.rows()).collect();
             self.order.shuffle(&mut cmdp::rng(context.key(Stream::Order, epoch as u64)));
         }
-        let config = self.ppo.config();
-        let rows = self.order.chunks(config.batch).nth(part).expect("a minibatch");
+        let ActorCriticConfig { batch, lr, lr_decay, .. } = *self.config();
+        let rows = self.order.chunks(batch).nth(part).expect("a minibatch");
         // What had been played before this batch.
         let before = context.env_steps - self.ppo.rows() as u64;
         let left = (1.0 - before as f64 / context.config.steps as f64).max(0.0);
-        let rate = config.lr * if config.lr_decay { left } else { 1.0 };
+        let rate = lr * if lr_decay { left } else { 1.0 };
         let part = Part { rows, rate, first: self.done == 0 };
         let figures = self.variant.update(&mut self.ppo, part);
         self.done += 1;
@@ -269,7 +273,7 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
     }
 
     fn longest_generation(&self, _: &EnvSpec) -> u64 {
-        self.ppo.config().collect as u64
+        self.config().collect as u64
     }
 
     fn actor(&self) -> Mlp {

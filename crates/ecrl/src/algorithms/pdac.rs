@@ -152,7 +152,7 @@ impl Variant for Pdac {
         let PdacConfig { actor_lr, power, horizon } = self.config;
         let fallen = fallen(self.batches, horizon, power);
         // However the critics' rate falls otherwise, the policy's falls along.
-        let whole = rate / ppo.config().lr;
+        let whole = rate / ppo.config().actor_critic.lr;
         ppo.update_at(rows, [whole * fallen * actor_lr, fallen * rate], self)
     }
 

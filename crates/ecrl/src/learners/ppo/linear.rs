@@ -128,7 +128,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::learners::ppo::PpoConfig;
+    use crate::learners::ppo::ActorCriticConfig;
     use crate::learners::ppo::tests::{floats, rows_of};
     use crate::learners::trust_region::{Problem, add, conjugate_gradient, dot};
     use crate::memory::batch::Batch;
@@ -136,7 +136,7 @@ mod tests {
     /// The learner of a case of the fixture.
     fn learner(fixture: &Value) -> Ppo {
         let hidden = floats(&fixture["layers"]).iter().map(|&x| x as usize).collect();
-        let config = PpoConfig { hidden, ..PpoConfig::default() };
+        let config = ActorCriticConfig { hidden, ..Default::default() }.ppo();
         let choices = fixture["case"]["choices"].as_u64().map(|choices| choices as usize);
         let (name, action) = ("a task".into(), if choices.is_some() { 1 } else { 2 });
         let spec =

@@ -83,12 +83,13 @@ impl Ppo {
     pub fn new(config: PpoConfig, spec: &EnvSpec, costs: usize, rng: &mut Rng) -> Self {
         let EnvSpec { observation: obs, action, choices, .. } = *spec;
         let signals = 1 + costs;
+        let ActorCriticConfig { ref hidden, batch, lr, log_sigma, .. } = config.actor_critic;
         let mut network = |outputs: usize, last: f32| {
-            let sizes = [&[obs], &config.hidden[..], &[outputs]].concat();
-            let mut gains = vec![std::f32::consts::SQRT_2; config.hidden.len()];
+            let sizes = [&[obs], &hidden[..], &[outputs]].concat();
+            let mut gains = vec![std::f32::consts::SQRT_2; hidden.len()];
             gains.push(last);
             let net = Mlp::orthogonal(&sizes, Activation::Tanh, &gains, rng);
-            Trained::new(net, config.batch, config.lr)
+            Trained::new(net, batch, lr)
         };
         // A policy that hardly acts at first, whatever it sees.
         let policy = network(choices.unwrap_or(action), 0.01);
@@ -97,8 +98,8 @@ impl Ppo {
         Self {
             policy,
             choices,
-            log_sigma: vec![config.log_sigma as f32; sigmas],
-            sigma_adam: Adam::new(sigmas, config.lr),
+            log_sigma: vec![log_sigma as f32; sigmas],
+            sigma_adam: Adam::new(sigmas, lr),
             critics,
             observations: Moments::new(obs),
             returns: Moments::new(signals),
@@ -173,7 +174,7 @@ impl Ppo {
 
     /// Advantages and returns as the critics see them now.
     pub fn estimate(&mut self) {
-        let PpoConfig { gamma, cost_gamma, gae, .. } = self.config;
+        let ActorCriticConfig { gamma, cost_gamma, gae, .. } = self.config.actor_critic;
         let Self { critics, observations, returns, batch, .. } = self;
         let rows: Vec<usize> = (0..batch.rows()).collect();
         let ends: Vec<usize> = rows.iter().copied().filter(|&row| batch.last[row] != 0.0).collect();
@@ -285,7 +286,7 @@ impl Ppo {
     /// down it; without a slope by log σ, the policy stays as it is.
     fn step(&mut self, d_log_sigma: Option<&[f32]>, squares: f64, [rate, critic_rate]: [f64; 2]) {
         let Self { policy, critics, log_sigma, sigma_adam, config, .. } = self;
-        let factor = (config.max_grad_norm / (squares.sqrt() + 1e-6)).min(1.0) as f32;
+        let factor = (config.actor_critic.max_grad_norm / (squares.sqrt() + 1e-6)).min(1.0) as f32;
         let descend = |trained: &mut Trained, rate: f64| {
             trained.adam.set_learning_rate(rate);
             trained.step_scaled(factor);

@@ -110,11 +110,14 @@ fn learner(fixture: &Value) -> (Ppo, Descended) {
     let case = &fixture["case"];
     let number = |name: &str| fixture["config"][name].as_f64().unwrap();
     let config = PpoConfig {
-        hidden: floats(&fixture["layers"]).iter().map(|&x| x as usize).collect(),
+        actor_critic: ActorCriticConfig {
+            hidden: floats(&fixture["layers"]).iter().map(|&x| x as usize).collect(),
+            max_grad_norm: number("max_grad_norm"),
+            lr: number("lr"),
+            ..ActorCriticConfig::default()
+        },
         clip: number("clip"),
         value_coef: number("value_coef"),
-        max_grad_norm: number("max_grad_norm"),
-        lr: number("lr"),
         value_clip: case["value_clip"].as_bool().unwrap_or(false),
         entropy_coef: case["entropy_coef"].as_f64().unwrap_or(0.0),
         normalise_advantages: case["normalise_advantages"].as_bool().unwrap_or(true),
@@ -168,7 +171,7 @@ fn updates_agree_with_pytorch() {
         let rows: Vec<usize> = (0..12).collect();
         for expected in fixture["losses"].as_array().unwrap() {
             descended.next_epoch(&mut ppo);
-            let figures = ppo.update(&rows, ppo.config.lr, descended.objective());
+            let figures = ppo.update(&rows, ppo.config.actor_critic.lr, descended.objective());
             let figure = |name: &str| {
                 figures.iter().find(|(metric, _)| metric.about.name == name).unwrap().1
             };
@@ -384,7 +387,7 @@ fn log_sigma_stays_where_policies_hold_it() {
 
 #[test]
 fn a_policy_that_it_starts_from_goes_on_acting_as_it_did() {
-    let config = PpoConfig { hidden: vec![8, 8], ..PpoConfig::default() };
+    let config = ActorCriticConfig { hidden: vec![8, 8], ..Default::default() }.ppo();
     let mut first = Ppo::new(config.clone(), &spec(3, 2), 0, &mut cmdp::rng([1; 4]));
     first.observations.add(&[1.0, -2.0, 30.0, 2.0, 5.0, 10.0, 0.0, 1.0, 40.0]);
     first.log_sigma = vec![-0.25, -1.5];
@@ -410,8 +413,8 @@ fn a_policy_that_it_starts_from_goes_on_acting_as_it_did() {
 
 #[test]
 fn advantages_of_costs_have_a_discount_of_their_own() {
-    let config = PpoConfig { gamma: 0.5, cost_gamma: 0.25, gae: 0.8, ..PpoConfig::default() };
-    let mut ppo = Ppo::new(config, &spec(1, 1), 1, &mut cmdp::rng([1; 4]));
+    let config = ActorCriticConfig { gamma: 0.5, cost_gamma: 0.25, gae: 0.8, ..Default::default() };
+    let mut ppo = Ppo::new(config.ppo(), &spec(1, 1), 1, &mut cmdp::rng([1; 4]));
     // Three steps that time cut off, and one after which nothing can follow.
     let obs = vec![1.0, 2.0, 3.0, -1.0];
     let signals = vec![vec![1.0, 2.0, 3.0, 4.0], vec![0.0, 1.0, 0.0, 1.0]];
