@@ -13,11 +13,11 @@
 //!
 //! 1. Calian et al., Balancing Constraints and Rewards with Meta-Gradient D4PG, ICLR 2021.
 
-use cmdp::{Constraint, EnvSpec};
-use nets::{Adam, Mlp};
+use cmdp::EnvSpec;
+use nets::Adam;
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Algorithm, Build, Collected, Definition, Setup};
+use crate::algorithm::{Definition, Setup};
 use crate::collect::episodes::{Rollout, constraint_values};
 use crate::config::{ConfigError, Section, range};
 use crate::context::Context;
@@ -26,16 +26,16 @@ use crate::learners::critic::Price;
 use crate::learners::moments::Moments;
 use crate::learners::off_policy::{self, LearnerConfig, OffPolicy, ReplayConfig};
 use crate::learners::sac::{Sac, SacConfig};
-use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Metric, Record};
 use crate::multipliers::{Each, LAMBDA_LEARNER, relative_errors};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
-use super::off_policy::{centres, fast_sac};
+use super::off_policy::{Alone, Pricing};
+use super::sac_lag::{centres, fast_sac};
 
 /// `metal`
-pub static METAL: Definition<Metal> = Definition {
+pub static METAL: Definition<Alone<Sac, InForce>> = Definition {
     name: "metal",
     description: "SAC whose multipliers learn their learning rate by meta-gradient (Calian et al., 2021)",
     defaults: MetalSection::default,
@@ -164,9 +164,8 @@ impl Meta {
     }
 }
 
-/// The learner and its multipliers.
-pub struct Metal {
-    learner: OffPolicy<Sac>,
+/// Costs in the reward, by such multipliers in force.
+pub struct InForce {
     meta: Meta,
     /// Of the reward and of each cost of a step.
     signals: Moments,
@@ -175,90 +174,55 @@ pub struct Metal {
     centres: Vec<f64>,
 }
 
-impl Metal {
-    fn observe(&mut self, played: &[Rollout], constraints: &[Constraint]) {
-        played.iter().for_each(|rollout| self.signals.add(&rollout.signals()));
-        self.units = self.signals.units();
-        self.centres = centres(played, constraints);
-        // Before the first update nothing answers them.
-        if self.learner.learning {
-            let values = constraint_values(played);
-            self.meta.answer(&relative_errors(&values, constraints).unwrap_or_default());
-        }
-    }
-}
-
-impl Build for Metal {
+impl Pricing<Sac> for InForce {
     type Section = MetalSection;
 
     fn metrics() -> Vec<&'static About> {
-        let own = [&ENTROPY.about, &LAMBDA_LEARNER.about, &META_ETA.about];
-        [&off_policy::METRICS[..], &own].concat()
+        vec![&ENTROPY.about, &LAMBDA_LEARNER.about, &META_ETA.about]
     }
 
-    fn new(section: MetalSection, Setup { spec, rng }: Setup) -> Result<Self, TrainError> {
+    fn new(
+        section: MetalSection,
+        Setup { spec, rng }: Setup,
+    ) -> Result<(OffPolicy<Sac>, Self), TrainError> {
         let MetalSection { learner, sac, replay, metal } = section;
         let count = spec.constraints.len();
         let sac = Sac::new(sac, [spec.observation, spec.action, 0], rng).noting_costs(count);
         let lambda = metal.lambda.of("metal.lambda", count)?;
         let eta = metal.eta.of("metal.eta", count)?;
-        Ok(Self {
-            learner: OffPolicy::new(learner, sac, &replay, spec),
-            meta: Meta::new(lambda, &eta, metal.meta_lr),
-            signals: Moments::new(1 + count),
-            units: vec![1.0; count],
-            centres: vec![0.0; count],
-        })
-    }
-}
-
-impl Algorithm for Metal {
-    fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
-        let none = vec![0.0; context.spec.constraints.len()];
-        let played = self.learner.play(context, &none, record);
-        let collected = self.learner.conclude_play(context, &played, record);
-        self.observe(&played, &context.spec.constraints);
-        collected
+        let learner = OffPolicy::new(learner, sac, &replay, spec);
+        let meta = Meta::new(lambda, &eta, metal.meta_lr);
+        let signals = Moments::new(1 + count);
+        Ok((learner, Self { meta, signals, units: vec![1.0; count], centres: vec![0.0; count] }))
     }
 
-    fn update(&mut self, context: &Context) -> Figures {
+    fn observe(&mut self, played: &[Rollout], spec: &EnvSpec, learning: bool) {
+        played.iter().for_each(|rollout| self.signals.add(&rollout.signals()));
+        self.units = self.signals.units();
+        self.centres = centres(played, &spec.constraints);
+        if learning {
+            let values = constraint_values(played);
+            self.meta.answer(&relative_errors(&values, &spec.constraints).unwrap_or_default());
+        }
+    }
+
+    fn update(&mut self, learner: &mut OffPolicy<Sac>, context: &Context) -> Figures {
         let weights: Vec<f64> =
             self.meta.lambda.iter().zip(&self.units).map(|(lambda, unit)| lambda * unit).collect();
         let price = Price::InForce { lambdas: &weights, centres: &self.centres };
-        let figures = self.learner.update(context, price);
-        let slopes = self.learner.learner().slopes().iter().zip(&self.units);
+        let figures = learner.update(context, price);
+        let slopes = learner.learner().slopes().iter().zip(&self.units);
         self.meta.note(slopes.map(|(slope, unit)| slope * unit));
         figures
     }
 
-    fn conclude(&mut self, _: &Context, record: &mut Record) {
+    fn conclude(&mut self, _: &EnvSpec, _: bool, record: &mut Record) {
         self.meta.learn();
         record.set(&LAMBDA_LEARNER, self.meta.lambda.clone());
         record.set(&META_ETA, self.meta.eta());
     }
 
-    fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
-        self.learner.start_from(actor)
-    }
-
-    fn longest_generation(&self, spec: &EnvSpec) -> u64 {
-        (self.learner.episodes() * spec.max_steps) as u64
-    }
-
-    fn actor(&self) -> Mlp {
-        self.learner.actor().into_owned()
-    }
-
-    fn replay(&self) -> Option<&Replay> {
-        Some(&self.learner.replay)
-    }
-
-    fn replay_mut(&mut self) -> Option<&mut Replay> {
-        Some(&mut self.learner.replay)
-    }
-
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        self.learner.walk(walk)?;
         self.meta.walk(walk)?;
         self.signals.walk("signals", walk)?;
         walk.numbers("units", &mut self.units)?;

@@ -14,6 +14,7 @@ pub(crate) mod ppo;
 mod ppo_lag;
 mod rcpo_ppo;
 mod sac;
+mod sac_lag;
 mod trpo;
 mod trust_region;
 
@@ -43,10 +44,10 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &cpo::PCPO,
     &cup::CUP,
     &pdac::PDAC,
-    &off_policy::SAC_LAG,
-    &off_policy::SAC_PID,
-    &off_policy::TD3,
-    &off_policy::TD3_LAG,
+    &sac_lag::SAC_LAG,
+    &sac_lag::SAC_PID,
+    &sac_lag::TD3,
+    &sac_lag::TD3_LAG,
     &metal::METAL,
 ];
 

@@ -1,240 +1,84 @@
-//! A learner with a replay buffer, critics of costs, and Lagrange multipliers in force when it learns.
+//! A learner with a replay buffer that plays alone.
 //!
-//! ```text
-//! the actor descends   mean ( [α log π] - min_j Q_j + Σ_i w_i Q_ci ) / ( 1 + Σ_i w_i )        w_i = λ_i·d_r/d_i
-//! λ_i answers          e_i = min( 4, mean(J_Ci - ε_i)/ε_i )        over the episodes just played
-//! ```
-//!
-//! `sac-lag` and `sac-pid` on SAC, `td3-lag` and, without multipliers, `td3` on TD3. Unlike in `rcpo`, a λ that
-//! has moved changes at once what every stored transition counts for. Of a constraint on a mean cost the mean
-//! of what was just played is taken from the cost: else to end early would look cheap. d are the running
-//! deviations of the reward and of the cost of a step: λ has no unit.
-//!
-//! 1. Haarnoja et al., Soft Actor-Critic, ICML 2018.
-//! 2. Fujimoto, van Hoof & Meger, Addressing Function Approximation Error in Actor-Critic Methods, ICML 2018.
-//! 3. Ha et al., Learning to Walk in the Real World with Minimal Human Effort, CoRL 2020.
-//! 4. Stooke, Achiam & Abbeel, Responsive Safety in Reinforcement Learning by PID Lagrangian Methods, ICML
-//!    2020.
+//! A generation is some episodes of its own, and then the updates that their steps ask for. What an algorithm
+//! adds is a [`Pricing`]: what costs count for when it learns, and how that answers what was played.
 
-use cmdp::{Aggregate, Constraint, EnvSpec, Rng};
+use cmdp::EnvSpec;
 use nets::Mlp;
-use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Algorithm, Build, Collected, Definition, Setup};
-use crate::collect::episodes::{Rollout, constraint_values, mean_costs};
+use crate::algorithm::{Algorithm, Build, Collected, Setup};
+use crate::collect::episodes::Rollout;
 use crate::config::{ConfigError, Section};
 use crate::context::Context;
-use crate::learners::ENTROPY;
-use crate::learners::critic::Price;
-use crate::learners::moments::Moments;
-use crate::learners::off_policy::{self, Learner, LearnerConfig, OffPolicy, ReplayConfig};
-use crate::learners::sac::{Sac, SacConfig};
-use crate::learners::td3::{Td3, Td3Config};
+use crate::learners::off_policy::{self, Learner, OffPolicy};
 use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Record};
-use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
-use super::sac::SacSection;
-
-/// `sac-lag`
-pub static SAC_LAG: Definition<Constrained<Sac>> = Definition {
-    name: "sac-lag",
-    description: "SAC with critics of costs and a Lagrange multiplier on each (Ha et al., 2020)",
-    defaults: || fast_sac(Rule::relative()),
-    presets: &[],
-};
-
-/// `sac-pid`
-pub static SAC_PID: Definition<Constrained<Sac>> = Definition {
-    name: "sac-pid",
-    description: "SAC with critics of costs and multipliers by a PID controller (Stooke et al., 2020)",
-    defaults: || fast_sac(Rule::pid()),
-    presets: &[],
-};
-
-/// `td3`
-pub static TD3: Definition<Constrained<Td3>> = Definition {
-    name: "td3",
-    description: "TD3 by reward alone (Fujimoto et al., 2018)",
-    defaults: || Td3Section::new(Rule::None),
-    presets: &[],
-};
-
-/// `td3-lag`
-pub static TD3_LAG: Definition<Constrained<Td3>> = Definition {
-    name: "td3-lag",
-    description: "TD3 with critics of costs and a Lagrange multiplier on each",
-    defaults: || Td3Section::new(Rule::relative()),
-    presets: &[],
-};
-
-/// SAC with the values that are usual elsewhere: half the paper's batch, targets that follow faster.
-pub fn fast_sac(multipliers: Rule) -> SacSection {
-    let sac = SacConfig { batch: 256, tau: 5e-3, actor_lr: 3e-4, ..SacConfig::default() };
-    let learner = LearnerConfig { episodes: 1, ..LearnerConfig::default() };
-    SacSection { learner, sac, replay: ReplayConfig::default(), multipliers }
-}
-
-/// The configuration of those on TD3.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Td3Section {
-    /// When it plays and learns.
-    pub learner: LearnerConfig,
-    /// Its networks and updates.
-    pub td3: Td3Config,
-    /// What it learns from.
-    pub replay: ReplayConfig,
-    /// The multipliers of the constraints.
-    pub multipliers: Rule,
-}
-
-impl Td3Section {
-    fn new(multipliers: Rule) -> Self {
-        let learner = LearnerConfig { episodes: 1, ..LearnerConfig::default() };
-        Self { learner, td3: Td3Config::default(), replay: ReplayConfig::default(), multipliers }
-    }
-}
-
-impl Section for Td3Section {
-    fn validate(&self) -> Result<(), ConfigError> {
-        off_policy::validate(&self.learner, &self.replay)?;
-        self.td3.validate(self.replay.capacity)?;
-        self.multipliers.validate_alone()
-    }
-
-    fn changeable() -> Vec<&'static str> {
-        [&Td3Config::CHANGEABLE[..], &[Rule::CHANGEABLE]].concat()
-    }
-}
-
-/// A learner that can have critics of costs.
-pub trait Critical: Learner + Sized + 'static {
-    /// The sections of its configuration.
+/// What costs count for to a learner.
+pub trait Pricing<L>: Send + Sized + 'static {
+    /// The sections of the algorithm's configuration.
     type Section: Section;
-    /// What its updates record beside the losses of actor and critics.
-    const METRICS: &'static [&'static About];
 
-    /// When it plays and learns, what from, and the rule of its multipliers.
-    fn parts(section: &Self::Section) -> (&LearnerConfig, &ReplayConfig, &Rule);
+    /// What it and the learner record beside the losses of actor and critics.
+    fn metrics() -> Vec<&'static About>;
 
-    /// A new one for these sizes: an observation's, an action's, and the number of costs with critics.
-    fn new(section: &Self::Section, sizes: [usize; 3], rng: &mut Rng) -> Self;
-}
+    /// A new one, with its learner.
+    fn new(section: Self::Section, setup: Setup) -> Result<(OffPolicy<L>, Self), TrainError>;
 
-impl Critical for Sac {
-    type Section = SacSection;
-    const METRICS: &'static [&'static About] = &[&ENTROPY.about];
-
-    fn parts(section: &SacSection) -> (&LearnerConfig, &ReplayConfig, &Rule) {
-        (&section.learner, &section.replay, &section.multipliers)
+    /// The multipliers that transitions are stored with; none where those of the update count.
+    fn stored(&self) -> Option<&[f64]> {
+        None
     }
 
-    fn new(section: &SacSection, sizes: [usize; 3], rng: &mut Rng) -> Self {
-        Sac::new(section.sac.clone(), sizes, rng)
-    }
+    /// Takes note of what was played; before the first update nothing answers it.
+    fn observe(&mut self, played: &[Rollout], spec: &EnvSpec, learning: bool);
+
+    /// One update.
+    fn update(&mut self, learner: &mut OffPolicy<L>, context: &Context) -> Figures;
+
+    /// The end of a generation; notes what there is to tell.
+    fn conclude(&mut self, spec: &EnvSpec, learning: bool, record: &mut Record);
+
+    /// Walks everything that lasts.
+    fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError>;
 }
 
-impl Critical for Td3 {
-    type Section = Td3Section;
-    const METRICS: &'static [&'static About] = &[];
-
-    fn parts(section: &Td3Section) -> (&LearnerConfig, &ReplayConfig, &Rule) {
-        (&section.learner, &section.replay, &section.multipliers)
-    }
-
-    fn new(section: &Td3Section, sizes: [usize; 3], rng: &mut Rng) -> Self {
-        Td3::new(section.td3.clone(), sizes, rng)
-    }
-}
-
-/// What is taken from each cost: of a constraint on a mean, the mean of what was just played.
-pub fn centres(played: &[Rollout], constraints: &[Constraint]) -> Vec<f64> {
-    let means = mean_costs(&constraint_values(played), constraints.len());
-    let centre = |(constraint, mean): (&Constraint, f64)| match constraint.aggregate {
-        Aggregate::Mean => mean,
-        Aggregate::Sum => 0.0,
-    };
-    constraints.iter().zip(means).map(centre).collect()
-}
-
-/// A learner alone, with multipliers in force.
-pub struct Constrained<L> {
+/// The learner, and what costs count for.
+pub struct Alone<L, P> {
     learner: OffPolicy<L>,
-    /// None without a rule: then costs have no critics.
-    lambdas: Option<Lambdas>,
-    /// Of the reward and of each cost of a step.
-    signals: Moments,
-    /// What is taken from each cost.
-    centres: Vec<f64>,
-    /// λ_i·d_r/d_i in the current generation.
-    weights: Vec<f64>,
+    pricing: P,
 }
 
-impl<L> Constrained<L> {
-    /// Takes note of what was played.
-    fn observe(&mut self, played: &[Rollout], spec: &EnvSpec) {
-        let Some(lambdas) = &mut self.lambdas else { return };
-        played.iter().for_each(|rollout| self.signals.add(&rollout.signals()));
-        self.centres = centres(played, &spec.constraints);
-        // Before the first update nothing answers them.
-        if self.learner.learning {
-            let ended: Vec<cmdp::Episode> = played.iter().map(|r| r.episode.clone()).collect();
-            lambdas.answer(&ended);
-        }
-        let units = self.signals.units();
-        self.weights =
-            lambdas.get().iter().zip(units).map(|(lambda, unit)| lambda * unit).collect();
-    }
-}
-
-impl<L: Critical> Build for Constrained<L> {
-    type Section = L::Section;
+impl<L: Learner + 'static, P: Pricing<L>> Build for Alone<L, P> {
+    type Section = P::Section;
 
     fn metrics() -> Vec<&'static About> {
-        [&off_policy::METRICS[..], L::METRICS, &[&LAMBDA_LEARNER.about]].concat()
+        [&off_policy::METRICS[..], &P::metrics()].concat()
     }
 
-    fn new(section: L::Section, Setup { spec, rng }: Setup) -> Result<Self, TrainError> {
-        let (config, replay, rule) = L::parts(&section);
-        let count = spec.constraints.len();
-        let costs = if *rule == Rule::None { 0 } else { count };
-        let learner = L::new(&section, [spec.observation, spec.action, costs], rng);
-        let lambdas = (costs > 0).then(|| Lambdas::new(rule, spec, rng)).transpose()?;
-        Ok(Self {
-            learner: OffPolicy::new(config.clone(), learner, replay, spec),
-            lambdas,
-            signals: Moments::new(1 + count),
-            centres: vec![0.0; costs],
-            weights: vec![0.0; costs],
-        })
+    fn new(section: P::Section, setup: Setup) -> Result<Self, TrainError> {
+        let (learner, pricing) = P::new(section, setup)?;
+        Ok(Self { learner, pricing })
     }
 }
 
-impl<L: Critical> Algorithm for Constrained<L> {
+impl<L: Learner + 'static, P: Pricing<L>> Algorithm for Alone<L, P> {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
-        // The multipliers in force are those of the update: what is stored with a transition does not count.
         let none = vec![0.0; context.spec.constraints.len()];
-        let played = self.learner.play(context, &none, record);
+        let played = self.learner.play(context, self.pricing.stored().unwrap_or(&none), record);
         let collected = self.learner.conclude_play(context, &played, record);
-        self.observe(&played, &context.spec);
+        self.pricing.observe(&played, &context.spec, self.learner.learning);
         collected
     }
 
     fn update(&mut self, context: &Context) -> Figures {
-        let price = match self.lambdas {
-            Some(_) => Price::Critics { lambdas: &self.weights, centres: &self.centres },
-            None => Price::Stored,
-        };
-        self.learner.update(context, price)
+        self.pricing.update(&mut self.learner, context)
     }
 
     fn conclude(&mut self, context: &Context, record: &mut Record) {
-        match &self.lambdas {
-            Some(lambdas) => lambdas.note(record),
-            None => record.set(&LAMBDA_LEARNER, vec![0.0; context.spec.constraints.len()]),
-        }
+        self.pricing.conclude(&context.spec, self.learner.learning, record);
     }
 
     fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
@@ -259,12 +103,6 @@ impl<L: Critical> Algorithm for Constrained<L> {
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         self.learner.walk(walk)?;
-        if let Some(lambdas) = &mut self.lambdas {
-            lambdas.walk(walk)?;
-            self.signals.walk("signals", walk)?;
-            walk.numbers("centres", &mut self.centres)?;
-            walk.numbers("weights", &mut self.weights)?;
-        }
-        Ok(())
+        self.pricing.walk(walk)
     }
 }

@@ -7,11 +7,11 @@
 //! 1. Haarnoja et al., Soft Actor-Critic, ICML 2018.
 //! 2. Tessler, Mankowitz & Mannor, Reward Constrained Policy Optimization, ICLR 2019.
 
-use nets::Mlp;
+use cmdp::EnvSpec;
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Algorithm, Build, Collected, Definition, PAPER, Preset, Setup};
-use crate::collect::episodes::constraint_values;
+use crate::algorithm::{Definition, PAPER, Preset, Setup};
+use crate::collect::episodes::{Rollout, constraint_values};
 use crate::config::{ConfigError, Section};
 use crate::context::Context;
 use crate::learners::ENTROPY;
@@ -20,14 +20,15 @@ use crate::learners::off_policy::{
     self, AUTHORS, AUTHORS_LEARNER, LearnerConfig, OffPolicy, QUICK, ReplayConfig,
 };
 use crate::learners::sac::{Sac, SacConfig};
-use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{AUTHORS_ASCENT, LAMBDA_LEARNER, Multipliers, Rule};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
+use super::off_policy::{Alone, Pricing};
+
 /// `rcpo`
-pub static RCPO: Definition<Alone> = Definition {
+pub static RCPO: Definition<Alone<Sac, Stored>> = Definition {
     name: "rcpo",
     description: "SAC with an adaptive penalty, no population (Tessler et al., 2019)",
     defaults: || SacSection::new(Rule::ascent()),
@@ -35,7 +36,7 @@ pub static RCPO: Definition<Alone> = Definition {
 };
 
 /// `sac`
-pub static SAC: Definition<Alone> = Definition {
+pub static SAC: Definition<Alone<Sac, Stored>> = Definition {
     name: "sac",
     description: "SAC by reward alone, no population (Haarnoja et al., 2018)",
     defaults: || SacSection::new(Rule::None),
@@ -74,71 +75,49 @@ impl Section for SacSection {
     }
 }
 
-/// A learner alone.
-pub struct Alone {
-    learner: OffPolicy<Sac>,
+/// Costs in the reward, by the multipliers that a transition was collected under.
+pub struct Stored {
     multipliers: Box<dyn Multipliers>,
     /// J_C of the current generation's episodes.
     values: Vec<Vec<f64>>,
 }
 
-impl Build for Alone {
+impl Pricing<Sac> for Stored {
     type Section = SacSection;
 
     fn metrics() -> Vec<&'static About> {
-        [&off_policy::METRICS[..], &[&ENTROPY.about, &LAMBDA_LEARNER.about]].concat()
+        vec![&ENTROPY.about, &LAMBDA_LEARNER.about]
     }
 
-    fn new(section: SacSection, setup: Setup) -> Result<Self, TrainError> {
+    fn new(section: SacSection, setup: Setup) -> Result<(OffPolicy<Sac>, Self), TrainError> {
         let SacSection { learner, sac, replay, multipliers } = section;
         let sizes = [setup.spec.observation, setup.spec.action, 0];
         let sac = Sac::new(sac, sizes, setup.rng);
         let learner = OffPolicy::new(learner, sac, &replay, setup.spec);
         let multipliers = multipliers.build(setup.spec.constraints.len(), 0, setup.rng)?;
-        Ok(Self { learner, multipliers, values: Vec::new() })
-    }
-}
-
-impl Algorithm for Alone {
-    fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
-        let played = self.learner.play(context, self.multipliers.of_learner(), record);
-        self.values = constraint_values(&played);
-        self.learner.conclude_play(context, &played, record)
+        Ok((learner, Self { multipliers, values: Vec::new() }))
     }
 
-    fn update(&mut self, context: &Context) -> Figures {
-        self.learner.update(context, Price::Stored)
+    fn stored(&self) -> Option<&[f64]> {
+        Some(self.multipliers.of_learner())
     }
 
-    fn conclude(&mut self, context: &Context, record: &mut Record) {
-        if self.learner.learning {
-            self.multipliers.update_learner(&self.values, &context.spec.constraints);
+    fn observe(&mut self, played: &[Rollout], _: &EnvSpec, _: bool) {
+        self.values = constraint_values(played);
+    }
+
+    fn update(&mut self, learner: &mut OffPolicy<Sac>, context: &Context) -> Figures {
+        learner.update(context, Price::Stored)
+    }
+
+    fn conclude(&mut self, spec: &EnvSpec, learning: bool, record: &mut Record) {
+        if learning {
+            self.multipliers.update_learner(&self.values, &spec.constraints);
         }
         record.set(&LAMBDA_LEARNER, self.multipliers.of_learner().to_vec());
     }
 
-    fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
-        self.learner.start_from(actor)
-    }
-
-    fn longest_generation(&self, spec: &cmdp::EnvSpec) -> u64 {
-        (self.learner.episodes() * spec.max_steps) as u64
-    }
-
-    fn actor(&self) -> Mlp {
-        self.learner.actor().into_owned()
-    }
-
-    fn replay(&self) -> Option<&Replay> {
-        Some(&self.learner.replay)
-    }
-
-    fn replay_mut(&mut self) -> Option<&mut Replay> {
-        Some(&mut self.learner.replay)
-    }
-
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        self.learner.walk(walk)?;
         self.multipliers.walk(walk)?;
         walk.plain("values", &mut self.values)
     }
