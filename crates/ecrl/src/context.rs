@@ -117,16 +117,19 @@ impl Context {
         played
     }
 
-    /// Goes on in all running environments, for about so many steps in all; notes the reward and the first `costs` costs of every step.
-    pub fn go_on(&mut self, actor: &Mlp, steps: usize, costs: usize) -> Segment {
+    /// Goes on in all running environments, dealt out to the actors in turn, for about so many steps of each;
+    /// notes the reward and the first `costs` costs of every step. What every actor played comes back.
+    pub fn go_on(&mut self, actors: &[Mlp], steps: usize, costs: usize) -> Vec<Segment> {
         let running = self.config.running();
         let [seed, stream, generation, _] = self.key(Stream::Learner, 0);
-        let (steps, key) = (steps.div_ceil(running.max(1)), [seed, stream, generation]);
+        let steps = (steps * actors.len()).div_ceil(running.max(1));
         let start = Instant::now();
-        let played = self.stage.go_on(&Order { actor, steps, costs, key });
+        let order = Order { actors, steps, costs, key: [seed, stream, generation] };
+        let played = self.stage.go_on(&order);
         self.count_physics(start, played.iter().map(|segment| segment.times));
-        let mut all = Segment::default();
-        for segment in played {
+        let mut all = vec![Segment::default(); actors.len()];
+        for (number, segment) in played.into_iter().enumerate() {
+            let all = &mut all[number % actors.len()];
             all.batch.append(segment.batch);
             all.ended.extend(segment.ended);
             all.unstable += segment.unstable;

@@ -63,12 +63,14 @@ enum Purpose<'a> {
 /// A walk over all state.
 pub struct Walk<'a> {
     purpose: Purpose<'a>,
+    /// Where names begin.
+    part: String,
     notes: Vec<String>,
 }
 
 impl<'a> Walk<'a> {
     fn new(purpose: Purpose<'a>) -> Self {
-        Self { purpose, notes: Vec::new() }
+        Self { purpose, part: String::new(), notes: Vec::new() }
     }
 
     /// Saves everything that `over` walks.
@@ -103,6 +105,19 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Walks a part, whose names all begin with its own.
+    pub fn within<R>(&mut self, part: &str, over: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.part.len();
+        self.part.extend([part, "."]);
+        let result = over(self);
+        self.part.truncate(before);
+        result
+    }
+
+    fn named(&self, name: &str) -> String {
+        format!("{}{name}", self.part)
+    }
+
     /// Whether state is being loaded, for what must be done about it elsewhere.
     pub fn is_loading(&self) -> bool {
         matches!(self.purpose, Purpose::Load(_))
@@ -111,7 +126,7 @@ impl<'a> Walk<'a> {
     /// What is to be verified before it is loaded; none where nothing is.
     pub fn stored<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StateError> {
         match &self.purpose {
-            Purpose::Verify(store) => decoded(store, name).map(Some),
+            Purpose::Verify(store) => decoded(store, &self.named(name)).map(Some),
             _ => Ok(None),
         }
     }
@@ -131,6 +146,7 @@ impl<'a> Walk<'a> {
         shape: &[usize],
         numbers: &mut [f32],
     ) -> Result<(), StateError> {
+        let name = &self.named(name);
         match &mut self.purpose {
             Purpose::Save(store) => store.add(name, shape, numbers),
             Purpose::Verify(store) => _ = store.get(name, shape)?,
@@ -178,7 +194,7 @@ impl<'a> Walk<'a> {
     /// Numbers of a fixed count that must be finite, of more digits than a network's.
     pub fn numbers(&mut self, name: &str, numbers: &mut Vec<f64>) -> Result<(), StateError> {
         if matches!(self.purpose, Purpose::Search) && !numbers.iter().all(|x| x.is_finite()) {
-            return Err(StoreError::NotFinite(name.into()).into());
+            return Err(StoreError::NotFinite(self.named(name)).into());
         }
         self.fitting(name, numbers, "as many numbers, all finite", |stored, own| {
             stored.len() == own.len() && stored.iter().all(|x| x.is_finite())
@@ -204,7 +220,7 @@ impl<'a> Walk<'a> {
     where
         T: Serialize + DeserializeOwned,
     {
-        let loading = self.is_loading();
+        let (loading, name) = (self.is_loading(), &self.named(name));
         match &mut self.purpose {
             Purpose::Save(store) => {
                 let mut bytes = Vec::new();
@@ -234,7 +250,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(), StateError> {
         match self.stored(name)? {
             Some(stored) if !holds(&stored) => {
-                Err(StateError::Misfit { name: name.into(), expected })
+                Err(StateError::Misfit { name: self.named(name), expected })
             }
             _ => Ok(()),
         }
@@ -243,7 +259,7 @@ impl<'a> Walk<'a> {
     /// What a value will be after the walk, where others must have a length that follows from it.
     pub fn peek<T: DeserializeOwned>(&self, name: &str, value: T) -> Result<T, StateError> {
         match &self.purpose {
-            Purpose::Verify(store) | Purpose::Load(store) => decoded(store, name),
+            Purpose::Verify(store) | Purpose::Load(store) => decoded(store, &self.named(name)),
             Purpose::Save(_) | Purpose::Search => Ok(value),
         }
     }

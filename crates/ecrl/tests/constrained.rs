@@ -98,6 +98,12 @@ fn multipliers_on_ppo() {
 }
 
 #[test]
+fn a_population_that_narrows() {
+    keeps("ecrl-ppo", 0.55, &[]);
+    keeps("ecrl-ipo", 0.55, &[]);
+}
+
+#[test]
 fn focops_and_trust_regions() {
     keeps("focops", 0.55, &["[multipliers]\neta = 0.01\n"]);
     keeps("trpo-lag", 0.6, &[]);

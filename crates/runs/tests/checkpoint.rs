@@ -113,7 +113,7 @@ fn every_algorithm_goes_on_to_the_bit() {
             let mut checkpoints = Checkpoints::new(&folder.0);
             let restored = checkpoints.read(&mut trainer).unwrap();
             assert_eq!(restored.is_some(), parts > 0);
-            log.advance(&mut trainer, 321);
+            log.advance(&mut trainer, 201);
             checkpoints.write(&mut trainer, &[]).unwrap();
             parts += 1;
             if trainer.is_done() {

@@ -32,10 +32,12 @@ use crate::memory::replay::Replay;
 use crate::metrics::{About, EXCESS, Figures, Metric, Record, UNSTABLE};
 use crate::multipliers::{AUTHORS_ASCENT, LAMBDA_LEARNER, Multipliers, Rule};
 use crate::population;
-use crate::population::EvolutionConfig;
 use crate::population::census::{Census, Fate, Fates, Individual};
 use crate::population::ranking::Ranking;
 use crate::population::variation::{Descent, Origin, vary};
+use crate::population::{
+    EvolutionConfig, LAMBDA_MEAN, POPULATION_COST_MEAN, POPULATION_FEASIBLE, POPULATION_REWARD_MEAN,
+};
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
@@ -115,26 +117,6 @@ pub static BC: Definition<Evolution> = row(
     presets![AUTHORS_ASCENT],
 );
 
-static POPULATION_REWARD_MEAN: Metric<f64> = Metric::new(
-    "population_reward_mean",
-    "population/reward",
-    "return",
-    "Mean return of the population's episodes, with sampled actions",
-);
-static POPULATION_COST_MEAN: Metric<Vec<f64>> =
-    Metric::new("population_cost_mean", "population", "J_C", "Mean J_C of those episodes");
-static POPULATION_FEASIBLE: Metric<f64> = Metric::new(
-    "population_feasible",
-    "population/feasible",
-    "share",
-    "The share of the population whose episode kept every constraint",
-);
-static LAMBDA_MEAN: Metric<Vec<f64>> = Metric::new(
-    "lambda_mean",
-    "population_lambda",
-    "λ",
-    "Mean over the population of the multipliers its transitions were stored with",
-);
 static LEARNER_COPY: Metric<String> = Metric::new(
     "learner_copy",
     "population/learner_copy",

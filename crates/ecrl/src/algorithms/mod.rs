@@ -4,6 +4,7 @@
 mod cpo;
 pub(crate) mod cup;
 mod ecrl;
+mod ecrl_ppo;
 pub(crate) mod focops;
 pub(crate) mod ipo;
 mod metal;
@@ -30,6 +31,8 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &ecrl::SR,
     &ecrl::SR_SHAPED,
     &ecrl::BC,
+    &ecrl_ppo::ECRL_PPO,
+    &ecrl_ppo::ECRL_IPO,
     &sac::RCPO,
     &sac::SAC,
     &ipo::IPO,

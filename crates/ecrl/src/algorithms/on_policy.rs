@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Build, Collected, Preset, Setup};
 use crate::collect::episodes::{excess, mean, mean_costs};
+use crate::collect::segments::Segment;
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
 pub use crate::learners::ppo::KL;
@@ -197,30 +198,30 @@ fn aiming(spec: &EnvSpec, margin: f64) -> EnvSpec {
 }
 
 impl<V: Variant> OnPolicy<V> {
-    fn config(&self) -> &ActorCriticConfig {
+    /// The learner's values.
+    pub fn config(&self) -> &ActorCriticConfig {
         &self.ppo.config().actor_critic
     }
 
     fn per_epoch(&self) -> usize {
         self.ppo.rows().div_ceil(self.config().batch)
     }
-}
 
-impl<V: Variant> Algorithm for OnPolicy<V> {
-    fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
-        let (actor, steps) = (self.ppo.actor(), self.config().collect);
-        let segment = context.go_on(&actor, steps, self.costs);
-        let ended = &segment.ended;
-        if !ended.is_empty() {
-            let values: Vec<Vec<f64>> = ended.iter().map(|e| e.constraint_values()).collect();
-            record.set(&ROLLOUT_REWARD, mean(ended.iter().map(|e| e.reward())));
-            record.set(&ROLLOUT_COST, mean_costs(&values, context.spec.constraints.len()));
-        }
-        record.set(&EXCESS, excess(ended, &context.spec.constraints));
-        record.set(&UNSTABLE, segment.unstable as u64);
-        self.variant.observe(ended);
+    /// How many costs it sees.
+    pub fn costs(&self) -> usize {
+        self.costs
+    }
+
+    /// What it adds to PPO.
+    pub fn variant(&self) -> &V {
+        &self.variant
+    }
+
+    /// Takes over what it played; says how many updates that asks for.
+    pub fn take(&mut self, segment: Segment, constraints: &[Constraint]) -> Collected {
+        self.variant.observe(&segment.ended);
         let mut batch = segment.batch;
-        for (i, constraint) in context.spec.constraints.iter().enumerate().take(self.costs) {
+        for (i, constraint) in constraints.iter().enumerate().take(self.costs) {
             if constraint.aggregate == Aggregate::Mean {
                 batch.centre(1 + i);
             }
@@ -235,7 +236,8 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         }
     }
 
-    fn update(&mut self, context: &Context) -> Figures {
+    /// One of the updates.
+    pub fn update_at(&mut self, moment: Moment) -> Figures {
         if self.ppo.rows() == 0 {
             return Figures::new(); // a state that asks for updates of nothing
         }
@@ -248,23 +250,41 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         }
         if part == 0 || self.order.is_empty() {
             self.order = (0..self.ppo.rows()).collect();
-            self.order.shuffle(&mut cmdp::rng(context.key(Stream::Order, epoch as u64)));
+            self.order.shuffle(&mut moment.rng(epoch));
         }
         let ActorCriticConfig { batch, lr, lr_decay, .. } = *self.config();
         let rows = self.order.chunks(batch).nth(part).expect("a minibatch");
-        // What had been played before this batch.
-        let before = context.env_steps - self.ppo.rows() as u64;
-        let left = (1.0 - before as f64 / context.config.steps as f64).max(0.0);
-        let rate = lr * if lr_decay { left } else { 1.0 };
+        let rate = lr * if lr_decay { moment.left } else { 1.0 };
         let part = Part { rows, rate, first: self.done == 0 };
         let figures = self.variant.update(&mut self.ppo, part);
         self.done += 1;
         figures
     }
 
-    fn conclude(&mut self, _context: &Context, record: &mut Record) {
+    /// What follows the last update on what was played.
+    pub fn end_generation(&mut self) {
         self.ppo.absorb();
         self.order.clear();
+    }
+}
+
+impl<V: Variant> Algorithm for OnPolicy<V> {
+    fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
+        let (actor, steps) = (self.ppo.actor(), self.config().collect);
+        let mut played = context.go_on(std::slice::from_ref(&actor), steps, self.costs);
+        let segment = played.pop().expect("what the one actor played");
+        note_ended(&segment.ended, &context.spec.constraints, record);
+        record.set(&EXCESS, excess(&segment.ended, &context.spec.constraints));
+        record.set(&UNSTABLE, segment.unstable as u64);
+        self.take(segment, &context.spec.constraints)
+    }
+
+    fn update(&mut self, context: &Context) -> Figures {
+        self.update_at(Moment::of(context, self.ppo.rows() as u64))
+    }
+
+    fn conclude(&mut self, _context: &Context, record: &mut Record) {
+        self.end_generation();
         self.variant.conclude(record);
     }
 
@@ -288,6 +308,43 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
             self.order.clear();
         }
         Ok(())
+    }
+}
+
+/// Where a run stands when a learner learns.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    key: [u64; 4],
+    /// How much of the run was left before the generation.
+    left: f64,
+}
+
+impl Moment {
+    /// In a generation that took so many steps.
+    pub fn of(context: &Context, steps: u64) -> Self {
+        let before = context.env_steps - steps;
+        let left = (1.0 - before as f64 / context.config.steps as f64).max(0.0);
+        Self { key: context.key(Stream::Order, 0), left }
+    }
+
+    /// The same for one of several learners.
+    pub fn of_learner(mut self, number: usize) -> Self {
+        self.key[3] = (number as u64) << 32;
+        self
+    }
+
+    fn rng(self, epoch: usize) -> Rng {
+        let [seed, stream, generation, index] = self.key;
+        cmdp::rng([seed, stream, generation, index + epoch as u64])
+    }
+}
+
+/// Notes what came of episodes that ended, if any did.
+pub fn note_ended(ended: &[Episode], constraints: &[Constraint], record: &mut Record) {
+    if !ended.is_empty() {
+        let values: Vec<Vec<f64>> = ended.iter().map(|e| e.constraint_values()).collect();
+        record.set(&ROLLOUT_REWARD, mean(ended.iter().map(|e| e.reward())));
+        record.set(&ROLLOUT_COST, mean_costs(&values, constraints.len()));
     }
 }
 

@@ -25,7 +25,7 @@ pub trait Link: Send {
 #[derive(Serialize, Deserialize)]
 enum Request {
     Play { actor: Net, key: [u64; 4], choice: Choice },
-    GoOn { actor: Net, steps: usize, costs: usize, key: [u64; 3] },
+    GoOn { actors: Vec<Net>, steps: usize, costs: usize, key: [u64; 3] },
     Capture,
     Restore(Vec<Stored>),
 }
@@ -61,9 +61,12 @@ pub fn serve(stage: &mut dyn Stage, request: &[u8]) -> Option<Vec<u8>> {
             let actor = actor.mlp()?;
             encoded(&stage.play(&[Ticket { actor: &actor, key }], choice).pop()?)
         }
-        Request::GoOn { actor, steps, costs, key } => {
-            let actor = actor.mlp()?;
-            encoded(&stage.go_on(&Order { actor: &actor, steps, costs, key }))
+        Request::GoOn { actors, steps, costs, key } => {
+            let actors: Vec<Mlp> = actors.into_iter().map(Net::mlp).collect::<Option<_>>()?;
+            if actors.is_empty() {
+                return None;
+            }
+            encoded(&stage.go_on(&Order { actors: &actors, steps, costs, key }))
         }
         Request::Capture => encoded(&stage.capture().ok()?),
         Request::Restore(stored) => encoded(&stage.restore(&stored)),
@@ -151,8 +154,9 @@ impl Stage for Remote {
     }
 
     fn go_on(&mut self, order: &Order) -> Vec<Segment> {
-        let Order { actor, steps, costs, key } = *order;
-        let request = |_: &[u64]| Request::GoOn { actor: Net::of(actor), steps, costs, key };
+        let Order { actors, steps, costs, key } = *order;
+        let actors = || actors.iter().map(Net::of).collect();
+        let request = |_: &[u64]| Request::GoOn { actors: actors(), steps, costs, key };
         self.ask_each(request).unwrap_or_else(|error| {
             let gone = |number| {
                 let env = Gone { spec: self.spec.clone(), error: error.clone() };
@@ -300,17 +304,17 @@ mod tests {
         Remote::new(threads(&[]).spec().clone(), (0..links).map(link).collect(), running)
     }
 
-    fn actor() -> Mlp {
-        Mlp::new(&[2, 8, 2], Activation::Tanh, &mut cmdp::rng([7; 4]))
+    fn actor(seed: u64) -> Mlp {
+        Mlp::new(&[2, 8, 2], Activation::Tanh, &mut cmdp::rng([seed; 4]))
     }
 
     #[test]
     fn what_is_played_elsewhere_is_what_is_played_here() {
-        let actor = actor();
-        let tickets: Vec<Ticket> =
-            (0..7).map(|i| Ticket { actor: &actor, key: [1, 2, 3, i] }).collect();
+        let actors = [actor(7), actor(8)];
+        let [actor, _] = &actors;
+        let tickets: Vec<Ticket> = (0..7).map(|i| Ticket { actor, key: [1, 2, 3, i] }).collect();
         let order =
-            |generation| Order { actor: &actor, steps: 130, costs: 1, key: [1, 2, generation] };
+            |generation| Order { actors: &actors, steps: 130, costs: 1, key: [1, 2, generation] };
         let untimed = |mut segments: Vec<Segment>| {
             segments.iter_mut().for_each(|segment| segment.times = Default::default());
             segments
@@ -335,9 +339,9 @@ mod tests {
 
     #[test]
     fn a_line_that_is_cut_is_a_fault_and_no_more() {
-        let actor = actor();
-        let tickets = [Ticket { actor: &actor, key: [1; 4] }; 3];
-        let order = Order { actor: &actor, steps: 10, costs: 1, key: [1; 3] };
+        let actors = [actor(7)];
+        let tickets = [Ticket { actor: &actors[0], key: [1; 4] }; 3];
+        let order = Order { actors: &actors, steps: 10, costs: 1, key: [1; 3] };
         let cut = Fault::Failed { task: "point-mass".into(), error: "cut".into() };
         let mut there = remote(2, 3, 1);
         let faults: Vec<_> =

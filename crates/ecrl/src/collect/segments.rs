@@ -14,14 +14,21 @@ use crate::memory::batch::Batch;
 /// What every running environment is to do next.
 #[derive(Debug, Clone, Copy)]
 pub struct Order<'a> {
-    /// Who plays.
-    pub actor: &'a Mlp,
+    /// Who plays, one at least; the running environments are dealt out to them in turn.
+    pub actors: &'a [Mlp],
     /// The steps that each environment takes.
     pub steps: usize,
     /// Of how many costs, from the first on, every step is noted beside its reward.
     pub costs: usize,
     /// The key of all randomness, but for the number of the environment.
     pub key: [u64; 3],
+}
+
+impl<'a> Order<'a> {
+    /// Who plays in the environment of that number.
+    fn actor(&self, number: u64) -> &'a Mlp {
+        &self.actors[(number % self.actors.len() as u64) as usize]
+    }
 }
 
 /// An environment and the episode under way in it.
@@ -196,11 +203,11 @@ pub struct Recorder<'a> {
 impl<'a> Recorder<'a> {
     /// Before the first step, in the environment of that number.
     pub fn new(spec: &'a EnvSpec, order: &Order<'a>, number: u64) -> Self {
-        let Order { actor, steps, costs, key: [seed, stream, generation] } = *order;
+        let Order { steps, costs, key: [seed, stream, generation], .. } = *order;
         let mut segment = Segment::default();
         segment.batch.signals = vec![Vec::with_capacity(steps); 1 + costs];
         Self {
-            actor,
+            actor: order.actor(number),
             head: Head::of(spec),
             rng: cmdp::rng([seed, stream, generation, number]),
             action: vec![0.0; spec.action],

@@ -99,7 +99,7 @@ pub struct Pace {
 
 /// The sections of an algorithm's configuration: plain structs, whose values are the usual ones where
 /// none is given.
-pub trait Section: Serialize + DeserializeOwned {
+pub trait Section: Clone + Serialize + DeserializeOwned {
     /// Checks every value against its range.
     fn validate(&self) -> Result<(), ConfigError>;
 

@@ -8,7 +8,33 @@ pub mod variation;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, range};
+use crate::metrics::Metric;
 use ranking::Ranking;
+
+/// The population's reward.
+pub static POPULATION_REWARD_MEAN: Metric<f64> = Metric::new(
+    "population_reward_mean",
+    "population/reward",
+    "return",
+    "Mean return of the population's episodes, with sampled actions",
+);
+/// The population's costs.
+pub static POPULATION_COST_MEAN: Metric<Vec<f64>> =
+    Metric::new("population_cost_mean", "population", "J_C", "Mean J_C of those episodes");
+/// How much of it is feasible.
+pub static POPULATION_FEASIBLE: Metric<f64> = Metric::new(
+    "population_feasible",
+    "population/feasible",
+    "share",
+    "The share of the population whose episode kept every constraint",
+);
+/// The population's multipliers.
+pub static LAMBDA_MEAN: Metric<Vec<f64>> = Metric::new(
+    "lambda_mean",
+    "population_lambda",
+    "λ",
+    "Mean over the population of its multipliers",
+);
 
 /// The population and how it evolves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

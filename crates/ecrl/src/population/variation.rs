@@ -55,7 +55,8 @@ impl Descent {
         Self { origin, parents: vec![], mutated: false }
     }
 
-    fn of(origin: Origin, parents: &[usize]) -> Self {
+    /// With parents in the slots of the generation before.
+    pub fn of(origin: Origin, parents: &[usize]) -> Self {
         Self { origin, parents: parents.to_vec(), mutated: false }
     }
 }

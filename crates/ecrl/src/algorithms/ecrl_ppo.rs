@@ -1,0 +1,392 @@
+//! ECRL on PPO: learners side by side, each with multipliers of its own, of which selection leaves ever fewer.
+//!
+//! Every generation each learner plays a batch and learns from it, as it would alone. Then stochastic ranking
+//! orders them by their last episodes, sampled as they are trained:
+//!
+//! ```text
+//! reward of a learner: the mean return; violation: φ of the mean J_C        over its last `judged` episodes
+//! at the shares of the run in `halve_at`:          the worse half leaves, its environments go to the others
+//! before the last of these, every `copy_every` of the run:     the last becomes a copy of the first
+//! ```
+//!
+//! So the steps go to whoever does best, and a learner that is stuck does not decide the run. The first of the
+//! ranking is the policy that is tested.
+//!
+//! 1. Hu et al., Evolving Constrained Reinforcement Learning Policy, IJCNN 2023.
+//! 2. Jaderberg et al., Population Based Training of Neural Networks, 2017.
+//! 3. Jamieson & Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS 2016:
+//!    successive halving.
+
+use cmdp::{Constraint, EnvSpec};
+use nets::Mlp;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::algorithm::{Algorithm, Build, Collected, Definition, Setup};
+use crate::best::Outcome;
+use crate::collect::episodes::{excess, mean, mean_costs};
+use crate::config::{ConfigError, Pace, Section, range};
+use crate::context::{Context, Stream};
+use crate::metrics::{
+    About, EXCESS, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE,
+};
+use crate::multipliers::{LAMBDA_LEARNER, Rule};
+use crate::population::census::{Census, Fates, Individual};
+use crate::population::ranking::Ranking;
+use crate::population::variation::{Descent, Origin};
+use crate::population::{
+    LAMBDA_MEAN, POPULATION_COST_MEAN, POPULATION_FEASIBLE, POPULATION_REWARD_MEAN,
+};
+use crate::state::{StateError, Walk};
+use crate::trainer::TrainError;
+
+use super::ipo::{Barrier, IpoSection};
+use super::on_policy::{Moment, OnPolicy, Variant};
+use super::ppo_lag::{LagSection, Lagrangian};
+use crate::learners::ppo::PpoConfig;
+
+/// `ecrl-ppo`
+pub static ECRL_PPO: Definition<Selected<Lagrangian>> = Definition {
+    name: "ecrl-ppo",
+    description: "a population of ppo-lag learners that stochastic ranking narrows",
+    defaults: || SelectedSection::new(LagSection::new(Rule::relative()), |s| &mut s.ppo),
+    presets: &[],
+};
+
+/// `ecrl-ipo`
+pub static ECRL_IPO: Definition<Selected<Barrier>> = Definition {
+    name: "ecrl-ipo",
+    description: "a population of ipo learners that stochastic ranking narrows",
+    defaults: || {
+        let ipo = IpoSection { ppo: PpoConfig::fast(), ..IpoSection::default() };
+        SelectedSection::new(ipo, |s| &mut s.ppo)
+    },
+    presets: &[],
+};
+
+/// Learners left.
+static LEARNERS: Metric<u64> =
+    Metric::new("learners", "population/learners", "", "Learners that selection has left so far");
+
+/// Its configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SelectedSection<S> {
+    /// Each learner's; the environments are shared among them.
+    #[serde(flatten)]
+    pub learner: S,
+    /// The population.
+    pub evolution: SelectionConfig,
+}
+
+impl<S> SelectedSection<S> {
+    /// The usual values: at the start, each learner has one environment.
+    fn new(mut learner: S, ppo: impl Fn(&mut S) -> &mut PpoConfig) -> Self {
+        let evolution = SelectionConfig::default();
+        ppo(&mut learner).actor_critic.envs = evolution.population;
+        Self { learner, evolution }
+    }
+}
+
+/// The population and how it is selected.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SelectionConfig {
+    /// Learners at the start, each with an environment at least.
+    pub population: usize,
+    /// How they are ordered.
+    #[serde(flatten)]
+    pub ranking: Ranking,
+    /// Episodes of a learner, the last, that it is ranked by; more is surer and later.
+    pub judged: usize,
+    /// Shares of the run after which the worse half leaves, rising.
+    pub halve_at: Vec<f64>,
+    /// The share of the run after which the last of the ranking becomes a copy of the first, again and again
+    /// until the last halving; 0 is never.
+    pub copy_every: f64,
+}
+
+impl Default for SelectionConfig {
+    fn default() -> Self {
+        Self {
+            population: 4,
+            ranking: Ranking::stochastic(),
+            judged: 10,
+            halve_at: vec![0.2, 0.4],
+            copy_every: 0.0,
+        }
+    }
+}
+
+impl SelectionConfig {
+    fn validate(&self, envs: usize) -> Result<(), ConfigError> {
+        let Self { population, ranking, judged, halve_at, copy_every } = self;
+        let shares = halve_at.iter().all(|at| (0.0..=1.0).contains(at));
+        range::check(
+            (2..=envs).contains(population),
+            "evolution.population",
+            population,
+            "at least 2 and at most ppo.envs",
+        )?;
+        ranking.validate()?;
+        range::many("evolution.judged", *judged)?;
+        range::check(
+            shares && halve_at.is_sorted() && halve_at.len() <= 10,
+            "evolution.halve_at",
+            format!("{halve_at:?}"),
+            "at most 10 rising numbers from 0 to 1",
+        )?;
+        range::share("evolution.copy_every", *copy_every)
+    }
+}
+
+impl<S: Section> Section for SelectedSection<S> {
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.learner.validate()?;
+        self.evolution.validate(self.learner.pace().running)
+    }
+
+    fn pace(&self) -> Pace {
+        Pace { length_matters: true, ..self.learner.pace() }
+    }
+
+    fn changeable() -> Vec<&'static str> {
+        S::changeable()
+    }
+}
+
+/// The learners, and who of them is left.
+pub struct Selected<V> {
+    config: SelectionConfig,
+    learners: Vec<OnPolicy<V>>,
+    standing: Standing,
+}
+
+/// How selection stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Standing {
+    /// The numbers of those left, rising.
+    left: Vec<usize>,
+    /// The first of the last ranking.
+    leader: usize,
+    /// Of every learner the last episodes, the newest last.
+    episodes: Vec<Vec<Outcome>>,
+    /// Where every learner comes from.
+    descents: Vec<Descent>,
+    /// Halvings done, and the share of the run at the last copy.
+    halved: usize,
+    copied_at: f64,
+    /// Steps that the generation took.
+    steps: u64,
+    census: Option<Census>,
+}
+
+impl<V: Variant> Build for Selected<V> {
+    type Section = SelectedSection<V::Section>;
+    const TAKES_CHOICES: bool = true;
+    const TEST_SHARE: f64 = OnPolicy::<V>::TEST_SHARE;
+
+    fn metrics() -> Vec<&'static About> {
+        let own = [
+            &LEARNERS.about,
+            &POPULATION_REWARD_MEAN.about,
+            &POPULATION_COST_MEAN.about,
+            &POPULATION_FEASIBLE.about,
+            &LAMBDA_MEAN.about,
+        ];
+        [&OnPolicy::<V>::metrics()[..], &own].concat()
+    }
+
+    fn new(section: Self::Section, setup: Setup) -> Result<Self, TrainError> {
+        let SelectedSection { learner, evolution: config } = section;
+        let Setup { spec, rng } = setup;
+        let size = config.population;
+        let learner = |_| OnPolicy::new(learner.clone(), Setup { spec, rng: &mut *rng });
+        let learners = (0..size).map(learner).collect::<Result<_, _>>()?;
+        let standing = Standing {
+            left: (0..size).collect(),
+            leader: 0,
+            episodes: vec![Vec::new(); size],
+            descents: vec![Descent::without_parents(Origin::Initial); size],
+            halved: 0,
+            copied_at: 0.0,
+            steps: 0,
+            census: None,
+        };
+        Ok(Self { config, learners, standing })
+    }
+}
+
+impl<V: Variant> Selected<V> {
+    /// Those left, with their numbers.
+    fn left(&mut self) -> impl ParallelIterator<Item = (usize, &mut OnPolicy<V>)> {
+        let left = &self.standing.left;
+        self.learners.par_iter_mut().enumerate().filter(|(number, _)| left.contains(number))
+    }
+
+    /// The multipliers of a learner.
+    fn lambda(&self, number: usize) -> Vec<f64> {
+        let mut record = Record::default();
+        self.learners[number].variant().conclude(&mut record);
+        record.get(&LAMBDA_LEARNER).unwrap_or_default()
+    }
+
+    /// Those left, best first; none before all of them have ended an episode.
+    fn rank(&self, context: &Context) -> Option<Vec<usize>> {
+        let Standing { left, .. } = &self.standing;
+        let judged: Vec<Outcome> =
+            left.iter().map(|&number| self.outcome(number)).collect::<Option<_>>()?;
+        let rewards: Vec<f64> = judged.iter().map(|outcome| outcome.reward).collect();
+        let violation = |o: &Outcome| Constraint::violation(&context.spec.constraints, &o.cost);
+        let violations: Vec<f64> = judged.iter().map(violation).collect();
+        let mut rng = cmdp::rng(context.key(Stream::Evolution, 0));
+        let order = self.config.ranking.order(&rewards, &violations, &mut rng);
+        Some(order.into_iter().map(|i| left[i]).collect())
+    }
+
+    /// What a learner's last episodes came to on the mean.
+    fn outcome(&self, number: usize) -> Option<Outcome> {
+        let episodes = &self.standing.episodes[number];
+        let costs: Vec<Vec<f64>> = episodes.iter().map(|episode| episode.cost.clone()).collect();
+        let reward = mean(episodes.iter().map(|episode| episode.reward));
+        (!episodes.is_empty())
+            .then(|| Outcome { reward, cost: mean_costs(&costs, episodes[0].cost.len()) })
+    }
+
+    /// Notes who was who.
+    fn note(&mut self, ranked: &[usize], context: &Context, record: &mut Record) {
+        let constraints = &context.spec.constraints;
+        let individual = |(rank, &slot): (usize, &usize)| {
+            let Outcome { reward, cost } = self.outcome(slot).expect("it was ranked");
+            Individual {
+                slot,
+                rank,
+                elite: rank == 0,
+                reward,
+                violation: Constraint::violation(constraints, &cost),
+                cost,
+                lambda: self.lambda(slot),
+                descent: self.standing.descents[slot].clone(),
+            }
+        };
+        let individuals: Vec<Individual> = ranked.iter().enumerate().map(individual).collect();
+        let of = |part: fn(&Individual) -> &Vec<f64>| {
+            let each: Vec<Vec<f64>> = individuals.iter().map(|one| part(one).clone()).collect();
+            mean_costs(&each, constraints.len())
+        };
+        let kept = individuals.iter().filter(|one| one.violation == 0.0).count();
+        record.set(&ROLLOUT_REWARD, individuals[0].reward);
+        record.set(&ROLLOUT_COST, individuals[0].cost.clone());
+        record.set(&POPULATION_REWARD_MEAN, mean(individuals.iter().map(|one| one.reward)));
+        record.set(&POPULATION_COST_MEAN, of(|one| &one.cost));
+        record.set(&LAMBDA_MEAN, of(|one| &one.lambda));
+        record.set(&POPULATION_FEASIBLE, kept as f64 / individuals.len() as f64);
+        let (generation, learner_copies) = (context.generation, Fates::default());
+        self.standing.census = Some(Census { generation, learner_copies, individuals });
+    }
+
+    /// The worse half leaves, or the last becomes a copy of the first, if it is time.
+    fn select(&mut self, ranked: &[usize], context: &Context) {
+        let share = context.env_steps as f64 / context.config.steps as f64;
+        let SelectionConfig { halve_at, copy_every, .. } = &self.config;
+        let Standing { left, descents, halved, copied_at, .. } = &mut self.standing;
+        for &number in ranked {
+            descents[number] = Descent::of(Origin::Elite, &[number]);
+        }
+        if halve_at.get(*halved).is_some_and(|&at| share >= at) {
+            *halved += 1;
+            *left = ranked[..ranked.len().div_ceil(2)].to_vec();
+            left.sort_unstable();
+            return;
+        }
+        let copying = *copy_every > 0.0 && *halved < halve_at.len();
+        let (Some(&first), Some(&last)) = (ranked.first(), ranked.last()) else { return };
+        if copying && share >= *copied_at + copy_every && first != last {
+            *copied_at = share;
+            descents[last] = Descent::of(Origin::Copy, &[first]);
+            let store = Walk::save(|walk| self.learners[first].walk(walk)).expect("plain data");
+            let learner = &mut self.learners[last];
+            Walk::load(&store, |walk| learner.walk(walk)).expect("a learner of the same kind");
+            self.standing.episodes[last] = self.standing.episodes[first].clone();
+        }
+    }
+}
+
+impl<V: Variant> Algorithm for Selected<V> {
+    fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
+        let left = self.standing.left.clone();
+        let actors: Vec<Mlp> = left.iter().map(|&number| self.learners[number].actor()).collect();
+        let (steps, costs) = (self.learners[0].config().collect, self.learners[0].costs());
+        let played = context.go_on(&actors, steps, costs);
+        let constraints = &context.spec.constraints;
+        let ended = played.iter().flat_map(|segment| &segment.ended);
+        record.set(&EXCESS, excess(ended, constraints));
+        record.set(&UNSTABLE, played.iter().map(|segment| segment.unstable as u64).sum());
+        let mut collected = Collected { steps: 0, updates: 0 };
+        for (number, segment) in left.into_iter().zip(played) {
+            let episodes = &mut self.standing.episodes[number];
+            episodes.extend(segment.ended.iter().map(|episode| Outcome {
+                reward: episode.reward(),
+                cost: episode.constraint_values(),
+            }));
+            episodes.drain(..episodes.len().saturating_sub(self.config.judged));
+            let Collected { steps, updates } = self.learners[number].take(segment, constraints);
+            collected.steps += steps;
+            collected.updates = collected.updates.max(updates);
+        }
+        self.standing.steps = collected.steps;
+        collected
+    }
+
+    /// One of every learner's.
+    fn update(&mut self, context: &Context) -> Figures {
+        let moment = Moment::of(context, self.standing.steps);
+        let each = self.left().map(|(number, one)| one.update_at(moment.of_learner(number)));
+        let each: Vec<Figures> = each.filter(|figures| !figures.is_empty()).collect();
+        let figures = each.first().map_or(&[][..], |first| first).iter().enumerate();
+        let mean = |i: usize| mean(each.iter().map(|figures| figures[i].1));
+        figures.map(|(i, (metric, _))| (*metric, mean(i))).collect()
+    }
+
+    fn conclude(&mut self, context: &Context, record: &mut Record) {
+        self.left().for_each(|(_, learner)| learner.end_generation());
+        if let Some(ranked) = self.rank(context) {
+            self.standing.leader = ranked[0];
+            self.note(&ranked, context, record);
+            self.select(&ranked, context);
+        }
+        record.set(&LEARNERS, self.standing.left.len() as u64);
+        self.learners[self.standing.leader].variant().conclude(record);
+    }
+
+    fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
+        self.learners.iter_mut().try_for_each(|learner| learner.start_from(actor))
+    }
+
+    fn longest_generation(&self, _: &EnvSpec) -> u64 {
+        (self.learners[0].config().collect * self.standing.left.len()) as u64
+    }
+
+    fn actor(&self) -> Mlp {
+        self.learners[self.standing.leader].actor()
+    }
+
+    fn census(&self) -> Option<&Census> {
+        self.standing.census.as_ref()
+    }
+
+    fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        for (number, learner) in self.learners.iter_mut().enumerate() {
+            walk.within(&format!("learner{number}"), |walk| learner.walk(walk))?;
+        }
+        let size = self.learners.len();
+        walk.fitting("standing", &mut self.standing, "a population of this size", |stored, _| {
+            let Standing { left, leader, episodes, descents, .. } = stored;
+            let lengths = [episodes.len(), descents.len()];
+            !left.is_empty()
+                && left.iter().chain([leader]).all(|&number| number < size)
+                && lengths == [size; 2]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

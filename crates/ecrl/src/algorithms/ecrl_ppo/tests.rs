@@ -1,0 +1,106 @@
+//! Who leaves, who is copied, and who is the policy.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::collect::stage::Threads;
+use crate::config::Layers;
+use crate::context::Times;
+use cmdp::{Env, PointMass};
+
+/// A run of 100 steps under `force<=0.5` and its population of four learners, of which each has had an
+/// episode.
+fn selected(halve_at: &[f64], copy_every: f64) -> (Context, Selected<Lagrangian>) {
+    let mut layers = Layers::default();
+    layers.set("algorithm", "ecrl-ppo").set("steps", 100);
+    layers.toml("[ppo]\nhidden = [4]\ncollect = 60\nbatch = 60\n").unwrap();
+    let constraints = Constraint::parse_all(&["force<=0.5"], &PointMass::COSTS).unwrap();
+    let task = PointMass::new(constraints).unwrap();
+    let config = layers.build().unwrap();
+    let mut section: SelectedSection<LagSection> = config.section().unwrap();
+    section.evolution.halve_at = halve_at.to_vec();
+    section.evolution.copy_every = copy_every;
+    let mut rng = cmdp::rng([0; 4]);
+    let setup = Setup { spec: task.spec(), rng: &mut rng };
+    let mut selected = Selected::new(section, setup).unwrap();
+    // Two keep the constraint; of the others one earns most.
+    for (number, (reward, cost)) in
+        [(1.0, 0.25), (9.0, 0.75), (2.0, 0.5), (0.5, 1.5)].into_iter().enumerate()
+    {
+        selected.standing.episodes[number] = vec![Outcome { reward, cost: vec![cost] }];
+    }
+    let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
+    let context = Context {
+        config,
+        spec: task.spec().clone(),
+        pool: Arc::clone(&pool),
+        generation: 1,
+        env_steps: 0,
+        grad_steps: 0,
+        times: Times::default(),
+        fault: None,
+        stage: Box::new(Threads::new(vec![Box::new(task) as Box<dyn Env>], vec![], pool)),
+    };
+    (context, selected)
+}
+
+fn conclude(selected: &mut Selected<Lagrangian>, context: &mut Context, steps: u64) -> Record {
+    context.env_steps = steps;
+    let mut record = Record::default();
+    selected.conclude(context, &mut record);
+    record
+}
+
+#[test]
+fn the_worse_half_leaves_in_time_and_the_first_is_the_policy() {
+    let (mut context, mut selected) = selected(&[0.5, 0.75], 0.0);
+    selected.config.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
+    let record = conclude(&mut selected, &mut context, 40);
+    assert_eq!(record.get(&ROLLOUT_REWARD), Some(2.0));
+    assert_eq!(record.get(&POPULATION_REWARD_MEAN), Some(3.125));
+    assert_eq!(record.get(&POPULATION_FEASIBLE), Some(0.5));
+    assert_eq!(selected.standing.left, [0, 1, 2, 3], "not yet");
+    assert_eq!(selected.actor(), selected.learners[2].actor());
+    conclude(&mut selected, &mut context, 50);
+    assert_eq!(selected.standing.left, [0, 2]);
+    // A reward alone would have kept the second.
+    conclude(&mut selected, &mut context, 60);
+    assert_eq!(selected.standing.left, [0, 2]);
+    let record = conclude(&mut selected, &mut context, 80);
+    assert_eq!((&selected.standing.left[..], record.get(&LEARNERS)), (&[2][..], Some(1)));
+    conclude(&mut selected, &mut context, 100);
+    assert_eq!(selected.standing.left, [2]);
+}
+
+#[test]
+fn by_reward_the_one_that_breaks_the_constraint_wins() {
+    let (mut context, mut selected) = selected(&[0.5], 0.0);
+    selected.config.ranking = Ranking::Reward;
+    conclude(&mut selected, &mut context, 50);
+    assert_eq!((selected.standing.leader, &selected.standing.left[..]), (1, &[1, 2][..]));
+}
+
+#[test]
+fn the_last_becomes_a_copy_of_the_first_until_the_last_halving() {
+    let (mut context, mut selected) = selected(&[0.75], 0.5);
+    selected.config.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
+    let actors = |selected: &Selected<Lagrangian>| -> Vec<Mlp> {
+        selected.learners.iter().map(Algorithm::actor).collect()
+    };
+    let before = actors(&selected);
+    conclude(&mut selected, &mut context, 40);
+    assert!(actors(&selected) == before);
+    conclude(&mut selected, &mut context, 50);
+    let after = actors(&selected);
+    assert!(after[3] == before[2] && after[..3] == before[..3]);
+    assert_eq!(selected.standing.descents[3], Descent::of(Origin::Copy, &[2]));
+    assert_eq!(selected.standing.episodes[3], selected.standing.episodes[2]);
+}
+
+#[test]
+fn nobody_is_judged_before_all_have_ended_an_episode() {
+    let (mut context, mut selected) = selected(&[0.5], 0.0);
+    selected.standing.episodes[3].clear();
+    let record = conclude(&mut selected, &mut context, 90);
+    assert_eq!((record.get(&LEARNERS), record.get(&ROLLOUT_REWARD)), (Some(4), None));
+}
