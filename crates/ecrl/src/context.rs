@@ -117,8 +117,9 @@ impl Context {
         played
     }
 
-    /// Goes on in all running environments, dealt out to the actors in turn, for about so many steps of each;
-    /// notes the reward and the first `costs` costs of every step. What every actor played comes back.
+    /// Goes on in all running environments, dealt out to the actors in turn, for about so many steps of each actor,
+    /// on the mean where some have an environment more; notes the reward and the first `costs` costs of every
+    /// step. What every actor played comes back.
     pub fn go_on(&mut self, actors: &[Mlp], steps: usize, costs: usize) -> Vec<Segment> {
         let running = self.config.running();
         let [seed, stream, generation, _] = self.key(Stream::Learner, 0);
@@ -128,8 +129,8 @@ impl Context {
         let played = self.stage.go_on(&order);
         self.count_physics(start, played.iter().map(|segment| segment.times));
         let mut all = vec![Segment::default(); actors.len()];
-        for (number, segment) in played.into_iter().enumerate() {
-            let all = &mut all[number % actors.len()];
+        for (number, segment) in (0..).zip(played) {
+            let all = &mut all[order.dealt(number)];
             all.batch.append(segment.batch);
             all.ended.extend(segment.ended);
             all.unstable += segment.unstable;

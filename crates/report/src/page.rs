@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use ecrl::algorithms;
 use ecrl::metrics::{About, ENV_STEPS, GENERATION, Kind, Value};
-use ecrl::population::census::Census;
+use ecrl::population::census::{Census, Fates};
 use serde_json::json;
 
 use crate::figure::{self, Frame, STEPS, Style, escape, ordered};
@@ -248,7 +248,10 @@ fn training(report: &Report) -> String {
             metrics.unwrap_or_default().into_iter().map(|about| metric(run, about)).collect();
         let population = run.population();
         if !population.is_empty() {
-            panels += &(copies(run, &population) + &scatter(run, &population));
+            // A population that no learner is copied into has no fates to tell.
+            let copied = population.iter().any(|census| census.learner_copies != Fates::default());
+            panels += &(if copied { copies(run, &population) } else { String::new() });
+            panels += &scatter(run, &population);
         }
         if !panels.is_empty() {
             let _ = write!(

@@ -100,32 +100,42 @@ impl Drop for Folder {
 
 #[test]
 fn every_algorithm_goes_on_to_the_bit() {
-    for algorithm in ALGORITHMS {
-        let config = config(algorithm.name());
-        let mut whole = (trainer(&config), Log::default());
-        whole.1.advance(&mut whole.0, u64::MAX);
+    ALGORITHMS.iter().for_each(|row| goes_on_to_the_bit(row.name(), config(row.name())));
+}
 
-        let folder = Folder::new(algorithm.name());
-        let mut log = Log::default();
-        let mut parts = 0;
-        loop {
-            let mut trainer = trainer(&config);
-            let mut checkpoints = Checkpoints::new(&folder.0);
-            let restored = checkpoints.read(&mut trainer).unwrap();
-            assert_eq!(restored.is_some(), parts > 0);
-            log.advance(&mut trainer, 201);
-            checkpoints.write(&mut trainer, &[]).unwrap();
-            parts += 1;
-            if trainer.is_done() {
-                assert_eq!(log, whole.1, "{}", algorithm.name());
-                assert_eq!(learner(&trainer), learner(&whole.0));
-                let best = |t: &Trainer| Policy::of_best(t).unwrap().to_bytes();
-                assert_eq!(best(&trainer), best(&whole.0), "{}", algorithm.name());
-                break;
-            }
+#[test]
+fn a_population_that_is_dealt_out_unevenly_and_copied_goes_on_to_the_bit() {
+    let mut layers = Layers::default();
+    layers.toml(&config("ecrl-ppo").to_toml()).unwrap();
+    let evolution = "population = 3\nhalve_at = [0.7]\ncopy_every = 0.1\n";
+    layers.toml(&format!("[evolution]\n{evolution}")).unwrap();
+    goes_on_to_the_bit("uneven", layers.build().unwrap());
+}
+
+fn goes_on_to_the_bit(name: &str, config: Config) {
+    let mut whole = (trainer(&config), Log::default());
+    whole.1.advance(&mut whole.0, u64::MAX);
+
+    let folder = Folder::new(name);
+    let mut log = Log::default();
+    let mut parts = 0;
+    loop {
+        let mut trainer = trainer(&config);
+        let mut checkpoints = Checkpoints::new(&folder.0);
+        let restored = checkpoints.read(&mut trainer).unwrap();
+        assert_eq!(restored.is_some(), parts > 0);
+        log.advance(&mut trainer, 201);
+        checkpoints.write(&mut trainer, &[]).unwrap();
+        parts += 1;
+        if trainer.is_done() {
+            assert_eq!(log, whole.1, "{}", name);
+            assert_eq!(learner(&trainer), learner(&whole.0));
+            let best = |t: &Trainer| Policy::of_best(t).unwrap().to_bytes();
+            assert_eq!(best(&trainer), best(&whole.0), "{}", name);
+            break;
         }
-        assert!(parts >= 4, "{}: {parts} parts", algorithm.name());
     }
+    assert!(parts >= 4, "{}: {parts} parts", name);
 }
 
 #[test]

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! So the steps go to whoever does best, and a learner that is stuck does not decide the run. The first of the
-//! ranking is the policy that is tested.
+//! ranking is the policy that is tested. An episode under way in an environment that changes hands goes on, and
+//! counts for who ends it.
 //!
 //! 1. Hu et al., Evolving Constrained Reinforcement Learning Policy, IJCNN 2023.
 //! 2. Jaderberg et al., Population Based Training of Neural Networks, 2017.
@@ -95,7 +96,8 @@ pub struct SelectionConfig {
     /// How they are ordered.
     #[serde(flatten)]
     pub ranking: Ranking,
-    /// Episodes of a learner, the last, that it is ranked by; more is surer and later.
+    /// Episodes of a learner, the last, that it is ranked by, or all that ended in a batch where those are more;
+    /// more is surer and later.
     pub judged: usize,
     /// Shares of the run after which the worse half leaves, rising.
     pub halve_at: Vec<f64>,
@@ -124,7 +126,7 @@ impl SelectionConfig {
             (2..=envs).contains(population),
             "evolution.population",
             population,
-            "at least 2 and at most ppo.envs",
+            &format!("at least 2 and at most ppo.envs, the environments to share, which is {envs}"),
         )?;
         ranking.validate()?;
         range::many("evolution.judged", *judged)?;
@@ -157,30 +159,30 @@ impl<S: Section> Section for SelectedSection<S> {
 pub struct Selected<V> {
     config: SelectionConfig,
     learners: Vec<OnPolicy<V>>,
-    standing: Standing,
+    selection: Selection,
 }
 
 /// How selection stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Standing {
+struct Selection {
     /// The numbers of those left, rising.
     left: Vec<usize>,
     /// The first of the last ranking.
     leader: usize,
-    /// Of every learner the last episodes, the newest last.
+    /// Of every learner the last episodes, the newest last, and how many of them ended in this generation.
     episodes: Vec<Vec<Outcome>>,
+    fresh: Vec<usize>,
     /// Where every learner comes from.
     descents: Vec<Descent>,
-    /// Halvings done, and the share of the run at the last copy.
+    /// Halvings done, and steps until the last copy.
     halved: usize,
-    copied_at: f64,
-    /// Steps that the generation took.
-    steps: u64,
+    copied_at: u64,
     census: Option<Census>,
 }
 
 impl<V: Variant> Build for Selected<V> {
     type Section = SelectedSection<V::Section>;
+    const STATE_VERSION: u32 = V::STATE_VERSION;
     const TAKES_CHOICES: bool = true;
     const TEST_SHARE: f64 = OnPolicy::<V>::TEST_SHARE;
 
@@ -201,39 +203,39 @@ impl<V: Variant> Build for Selected<V> {
         let size = config.population;
         let learner = |_| OnPolicy::new(learner.clone(), Setup { spec, rng: &mut *rng });
         let learners = (0..size).map(learner).collect::<Result<_, _>>()?;
-        let standing = Standing {
+        let selection = Selection {
             left: (0..size).collect(),
             leader: 0,
             episodes: vec![Vec::new(); size],
+            fresh: vec![0; size],
             descents: vec![Descent::without_parents(Origin::Initial); size],
             halved: 0,
-            copied_at: 0.0,
-            steps: 0,
+            copied_at: 0,
             census: None,
         };
-        Ok(Self { config, learners, standing })
+        Ok(Self { config, learners, selection })
     }
 }
 
 impl<V: Variant> Selected<V> {
     /// Those left, with their numbers.
     fn left(&mut self) -> impl ParallelIterator<Item = (usize, &mut OnPolicy<V>)> {
-        let left = &self.standing.left;
+        let left = &self.selection.left;
         self.learners.par_iter_mut().enumerate().filter(|(number, _)| left.contains(number))
     }
 
-    /// The multipliers of a learner.
+    /// The multipliers of a learner, as it would note them.
     fn lambda(&self, number: usize) -> Vec<f64> {
-        let mut record = Record::default();
-        self.learners[number].variant().conclude(&mut record);
-        record.get(&LAMBDA_LEARNER).unwrap_or_default()
+        let (mut record, learner) = (Record::default(), &self.learners[number]);
+        learner.variant().conclude(&mut record);
+        record.get(&LAMBDA_LEARNER).unwrap_or_else(|| vec![0.0; learner.costs()])
     }
 
     /// Those left, best first; none before all of them have ended an episode.
     fn rank(&self, context: &Context) -> Option<Vec<usize>> {
-        let Standing { left, .. } = &self.standing;
-        let judged: Vec<Outcome> =
-            left.iter().map(|&number| self.outcome(number)).collect::<Option<_>>()?;
+        let Selection { left, .. } = &self.selection;
+        let judged = left.iter().map(|&number| outcome(&self.selection.episodes[number]));
+        let judged: Vec<Outcome> = judged.collect::<Option<_>>()?;
         let rewards: Vec<f64> = judged.iter().map(|outcome| outcome.reward).collect();
         let violation = |o: &Outcome| Constraint::violation(&context.spec.constraints, &o.cost);
         let violations: Vec<f64> = judged.iter().map(violation).collect();
@@ -242,20 +244,12 @@ impl<V: Variant> Selected<V> {
         Some(order.into_iter().map(|i| left[i]).collect())
     }
 
-    /// What a learner's last episodes came to on the mean.
-    fn outcome(&self, number: usize) -> Option<Outcome> {
-        let episodes = &self.standing.episodes[number];
-        let costs: Vec<Vec<f64>> = episodes.iter().map(|episode| episode.cost.clone()).collect();
-        let reward = mean(episodes.iter().map(|episode| episode.reward));
-        (!episodes.is_empty())
-            .then(|| Outcome { reward, cost: mean_costs(&costs, episodes[0].cost.len()) })
-    }
-
     /// Notes who was who.
     fn note(&mut self, ranked: &[usize], context: &Context, record: &mut Record) {
         let constraints = &context.spec.constraints;
         let individual = |(rank, &slot): (usize, &usize)| {
-            let Outcome { reward, cost } = self.outcome(slot).expect("it was ranked");
+            let episodes = &self.selection.episodes[slot];
+            let Outcome { reward, cost } = outcome(episodes).expect("it was ranked");
             Individual {
                 slot,
                 rank,
@@ -264,7 +258,7 @@ impl<V: Variant> Selected<V> {
                 violation: Constraint::violation(constraints, &cost),
                 cost,
                 lambda: self.lambda(slot),
-                descent: self.standing.descents[slot].clone(),
+                descent: self.selection.descents[slot].clone(),
             }
         };
         let individuals: Vec<Individual> = ranked.iter().enumerate().map(individual).collect();
@@ -273,46 +267,56 @@ impl<V: Variant> Selected<V> {
             mean_costs(&each, constraints.len())
         };
         let kept = individuals.iter().filter(|one| one.violation == 0.0).count();
-        record.set(&ROLLOUT_REWARD, individuals[0].reward);
-        record.set(&ROLLOUT_COST, individuals[0].cost.clone());
         record.set(&POPULATION_REWARD_MEAN, mean(individuals.iter().map(|one| one.reward)));
         record.set(&POPULATION_COST_MEAN, of(|one| &one.cost));
         record.set(&LAMBDA_MEAN, of(|one| &one.lambda));
         record.set(&POPULATION_FEASIBLE, kept as f64 / individuals.len() as f64);
         let (generation, learner_copies) = (context.generation, Fates::default());
-        self.standing.census = Some(Census { generation, learner_copies, individuals });
+        self.selection.census = Some(Census { generation, learner_copies, individuals });
     }
 
     /// The worse half leaves, or the last becomes a copy of the first, if it is time.
     fn select(&mut self, ranked: &[usize], context: &Context) {
-        let share = context.env_steps as f64 / context.config.steps as f64;
+        let share = |steps: u64| steps as f64 / context.config.steps as f64;
+        let steps = context.env_steps;
         let SelectionConfig { halve_at, copy_every, .. } = &self.config;
-        let Standing { left, descents, halved, copied_at, .. } = &mut self.standing;
+        let Selection { left, descents, halved, copied_at, .. } = &mut self.selection;
         for &number in ranked {
             descents[number] = Descent::of(Origin::Elite, &[number]);
         }
-        if halve_at.get(*halved).is_some_and(|&at| share >= at) {
+        if halve_at.get(*halved).is_some_and(|&at| share(steps) >= at) {
             *halved += 1;
-            *left = ranked[..ranked.len().div_ceil(2)].to_vec();
+            let (stay, leave) = ranked.split_at(ranked.len().div_ceil(2));
+            *left = stay.to_vec();
             left.sort_unstable();
+            leave.iter().for_each(|&number| self.learners[number].forget());
             return;
         }
-        let copying = *copy_every > 0.0 && *halved < halve_at.len();
+        let copying = *copy_every > 0.0 && (halve_at.is_empty() || *halved < halve_at.len());
         let (Some(&first), Some(&last)) = (ranked.first(), ranked.last()) else { return };
-        if copying && share >= *copied_at + copy_every && first != last {
-            *copied_at = share;
+        let due = share(steps.saturating_sub(*copied_at)) >= *copy_every;
+        if copying && due && first != last {
+            *copied_at = steps;
             descents[last] = Descent::of(Origin::Copy, &[first]);
             let store = Walk::save(|walk| self.learners[first].walk(walk)).expect("plain data");
             let learner = &mut self.learners[last];
             Walk::load(&store, |walk| learner.walk(walk)).expect("a learner of the same kind");
-            self.standing.episodes[last] = self.standing.episodes[first].clone();
+            self.selection.episodes[last] = self.selection.episodes[first].clone();
         }
     }
 }
 
+/// What some episodes came to on the mean; none without episodes.
+fn outcome(episodes: &[Outcome]) -> Option<Outcome> {
+    let costs: Vec<Vec<f64>> = episodes.iter().map(|episode| episode.cost.clone()).collect();
+    let reward = mean(episodes.iter().map(|episode| episode.reward));
+    let count = episodes.first()?.cost.len();
+    Some(Outcome { reward, cost: mean_costs(&costs, count) })
+}
+
 impl<V: Variant> Algorithm for Selected<V> {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
-        let left = self.standing.left.clone();
+        let left = self.selection.left.clone();
         let actors: Vec<Mlp> = left.iter().map(|&number| self.learners[number].actor()).collect();
         let (steps, costs) = (self.learners[0].config().collect, self.learners[0].costs());
         let played = context.go_on(&actors, steps, costs);
@@ -322,23 +326,25 @@ impl<V: Variant> Algorithm for Selected<V> {
         record.set(&UNSTABLE, played.iter().map(|segment| segment.unstable as u64).sum());
         let mut collected = Collected { steps: 0, updates: 0 };
         for (number, segment) in left.into_iter().zip(played) {
-            let episodes = &mut self.standing.episodes[number];
+            let episodes = &mut self.selection.episodes[number];
             episodes.extend(segment.ended.iter().map(|episode| Outcome {
                 reward: episode.reward(),
                 cost: episode.constraint_values(),
             }));
-            episodes.drain(..episodes.len().saturating_sub(self.config.judged));
+            let fresh = segment.ended.len();
+            episodes.drain(..episodes.len().saturating_sub(self.config.judged.max(fresh)));
+            self.selection.fresh[number] = fresh;
             let Collected { steps, updates } = self.learners[number].take(segment, constraints);
             collected.steps += steps;
             collected.updates = collected.updates.max(updates);
         }
-        self.standing.steps = collected.steps;
         collected
     }
 
     /// One of every learner's.
     fn update(&mut self, context: &Context) -> Figures {
-        let moment = Moment::of(context, self.standing.steps);
+        let steps = self.selection.left.iter().map(|&number| self.learners[number].rows() as u64);
+        let moment = Moment::of(context, steps.sum());
         let each = self.left().map(|(number, one)| one.update_at(moment.of_learner(number)));
         let each: Vec<Figures> = each.filter(|figures| !figures.is_empty()).collect();
         let figures = each.first().map_or(&[][..], |first| first).iter().enumerate();
@@ -347,14 +353,25 @@ impl<V: Variant> Algorithm for Selected<V> {
     }
 
     fn conclude(&mut self, context: &Context, record: &mut Record) {
-        self.left().for_each(|(_, learner)| learner.end_generation());
-        if let Some(ranked) = self.rank(context) {
-            self.standing.leader = ranked[0];
-            self.note(&ranked, context, record);
+        for &number in &self.selection.left {
+            self.learners[number].end_generation();
+        }
+        let ranked = self.rank(context);
+        if let Some(ranked) = &ranked {
+            self.selection.leader = ranked[0];
+            self.note(ranked, context, record);
+        }
+        let Selection { leader, episodes, fresh, .. } = &self.selection;
+        let old = episodes[*leader].len() - fresh[*leader];
+        if let Some(Outcome { reward, cost }) = outcome(&episodes[*leader][old..]) {
+            record.set(&ROLLOUT_REWARD, reward);
+            record.set(&ROLLOUT_COST, cost);
+        }
+        if let Some(ranked) = ranked {
             self.select(&ranked, context);
         }
-        record.set(&LEARNERS, self.standing.left.len() as u64);
-        self.learners[self.standing.leader].variant().conclude(record);
+        record.set(&LEARNERS, self.selection.left.len() as u64);
+        self.learners[self.selection.leader].variant().conclude(record);
     }
 
     fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
@@ -362,28 +379,34 @@ impl<V: Variant> Algorithm for Selected<V> {
     }
 
     fn longest_generation(&self, _: &EnvSpec) -> u64 {
-        (self.learners[0].config().collect * self.standing.left.len()) as u64
+        (self.learners[0].config().collect * self.selection.left.len()) as u64
     }
 
     fn actor(&self) -> Mlp {
-        self.learners[self.standing.leader].actor()
+        self.learners[self.selection.leader].actor()
     }
 
     fn census(&self) -> Option<&Census> {
-        self.standing.census.as_ref()
+        self.selection.census.as_ref()
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         for (number, learner) in self.learners.iter_mut().enumerate() {
             walk.within(&format!("learner{number}"), |walk| learner.walk(walk))?;
         }
-        let size = self.learners.len();
-        walk.fitting("standing", &mut self.standing, "a population of this size", |stored, _| {
-            let Standing { left, leader, episodes, descents, .. } = stored;
-            let lengths = [episodes.len(), descents.len()];
-            !left.is_empty()
-                && left.iter().chain([leader]).all(|&number| number < size)
-                && lengths == [size; 2]
+        let (size, costs) = (self.learners.len(), self.learners[0].costs());
+        walk.fitting("selection", &mut self.selection, "a population of this size", |stored, _| {
+            let Selection { left, leader, episodes, fresh, descents, .. } = stored;
+            let fits = |outcome: &Outcome| {
+                let numbers = outcome.cost.iter().chain([&outcome.reward]);
+                outcome.cost.len() == costs && numbers.copied().all(f64::is_finite)
+            };
+            [episodes.len(), fresh.len(), descents.len()] == [size; 3]
+                && left.is_sorted_by(|a, b| a < b)
+                && left.last().is_some_and(|&last| last < size)
+                && *leader < size
+                && episodes.iter().zip(fresh).all(|(episodes, &fresh)| episodes.len() >= fresh)
+                && episodes.iter().flatten().all(fits)
         })
     }
 }

@@ -238,8 +238,8 @@ impl<V: Variant> OnPolicy<V> {
 
     /// One of the updates.
     pub fn update_at(&mut self, moment: Moment) -> Figures {
-        if self.ppo.rows() == 0 {
-            return Figures::new(); // a state that asks for updates of nothing
+        if self.done >= self.config().epochs * self.per_epoch() {
+            return Figures::new(); // it has learnt all; others, or a state, ask for more
         }
         let (epoch, part) = (self.done / self.per_epoch(), self.done % self.per_epoch());
         if part == 0 && epoch > 0 {
@@ -266,6 +266,16 @@ impl<V: Variant> OnPolicy<V> {
         self.ppo.absorb();
         self.order.clear();
     }
+
+    /// The steps it learns from.
+    pub fn rows(&self) -> usize {
+        self.ppo.rows()
+    }
+
+    /// Forgets what was played, where it will not play again.
+    pub fn forget(&mut self) {
+        self.ppo.forget();
+    }
 }
 
 impl<V: Variant> Algorithm for OnPolicy<V> {
@@ -273,8 +283,13 @@ impl<V: Variant> Algorithm for OnPolicy<V> {
         let (actor, steps) = (self.ppo.actor(), self.config().collect);
         let mut played = context.go_on(std::slice::from_ref(&actor), steps, self.costs);
         let segment = played.pop().expect("what the one actor played");
-        note_ended(&segment.ended, &context.spec.constraints, record);
-        record.set(&EXCESS, excess(&segment.ended, &context.spec.constraints));
+        let ended = &segment.ended;
+        if !ended.is_empty() {
+            let values: Vec<Vec<f64>> = ended.iter().map(|e| e.constraint_values()).collect();
+            record.set(&ROLLOUT_REWARD, mean(ended.iter().map(|e| e.reward())));
+            record.set(&ROLLOUT_COST, mean_costs(&values, context.spec.constraints.len()));
+        }
+        record.set(&EXCESS, excess(ended, &context.spec.constraints));
         record.set(&UNSTABLE, segment.unstable as u64);
         self.take(segment, &context.spec.constraints)
     }
@@ -322,7 +337,7 @@ pub struct Moment {
 impl Moment {
     /// In a generation that took so many steps.
     pub fn of(context: &Context, steps: u64) -> Self {
-        let before = context.env_steps - steps;
+        let before = context.env_steps.saturating_sub(steps);
         let left = (1.0 - before as f64 / context.config.steps as f64).max(0.0);
         Self { key: context.key(Stream::Order, 0), left }
     }
@@ -336,15 +351,6 @@ impl Moment {
     fn rng(self, epoch: usize) -> Rng {
         let [seed, stream, generation, index] = self.key;
         cmdp::rng([seed, stream, generation, index + epoch as u64])
-    }
-}
-
-/// Notes what came of episodes that ended, if any did.
-pub fn note_ended(ended: &[Episode], constraints: &[Constraint], record: &mut Record) {
-    if !ended.is_empty() {
-        let values: Vec<Vec<f64>> = ended.iter().map(|e| e.constraint_values()).collect();
-        record.set(&ROLLOUT_REWARD, mean(ended.iter().map(|e| e.reward())));
-        record.set(&ROLLOUT_COST, mean_costs(&values, constraints.len()));
     }
 }
 

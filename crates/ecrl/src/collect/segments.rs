@@ -25,9 +25,9 @@ pub struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// Who plays in the environment of that number.
-    fn actor(&self, number: u64) -> &'a Mlp {
-        &self.actors[(number % self.actors.len() as u64) as usize]
+    /// Who plays in the environment of that number: an index of the actors.
+    pub fn dealt(&self, number: u64) -> usize {
+        (number % self.actors.len() as u64) as usize
     }
 }
 
@@ -207,7 +207,7 @@ impl<'a> Recorder<'a> {
         let mut segment = Segment::default();
         segment.batch.signals = vec![Vec::with_capacity(steps); 1 + costs];
         Self {
-            actor: order.actor(number),
+            actor: &order.actors[order.dealt(number)],
             head: Head::of(spec),
             rng: cmdp::rng([seed, stream, generation, number]),
             action: vec![0.0; spec.action],

@@ -16,8 +16,12 @@ pub static ENV_STEPS: Metric<u64> = Metric::new(
     "Environment steps so far, by everybody who plays; tests are not counted",
 );
 /// Updates so far.
-pub static GRAD_STEPS: Metric<u64> =
-    Metric::new("grad_steps", "train/grad_steps", "updates", "Gradient updates so far");
+pub static GRAD_STEPS: Metric<u64> = Metric::new(
+    "grad_steps",
+    "train/grad_steps",
+    "updates",
+    "Gradient updates so far; of each, where several learn",
+);
 /// Seconds since the run began.
 pub static SECONDS: Metric<f64> = Metric::new(
     "seconds",

@@ -56,15 +56,15 @@ pub struct Individual {
     pub slot: usize,
     /// Its place in the ranking, from 0.
     pub rank: usize,
-    /// Whether it passed on unchanged.
+    /// Whether it is an elite, which passes on unchanged; where all do, the first.
     pub elite: bool,
-    /// The return of its episode.
+    /// The return of its episode, or the mean of its last ones; so with J_C.
     pub reward: f64,
-    /// J_C of its episode.
+    /// J_C.
     pub cost: Vec<f64>,
     /// Its violation φ.
     pub violation: f64,
-    /// The multipliers its transitions were stored with.
+    /// Its multipliers.
     pub lambda: Vec<f64>,
     /// How it came about, from which slots of the generation before.
     #[serde(flatten)]

@@ -26,7 +26,7 @@ pub static POPULATION_FEASIBLE: Metric<f64> = Metric::new(
     "population_feasible",
     "population/feasible",
     "share",
-    "The share of the population whose episode kept every constraint",
+    "The share of the population whose episode, or last episodes on the mean, kept every constraint",
 );
 /// The population's multipliers.
 pub static LAMBDA_MEAN: Metric<Vec<f64>> = Metric::new(

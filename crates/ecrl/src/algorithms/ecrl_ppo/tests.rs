@@ -6,6 +6,7 @@ use super::*;
 use crate::collect::stage::Threads;
 use crate::config::Layers;
 use crate::context::Times;
+use crate::trainer::Trainer;
 use cmdp::{Env, PointMass};
 
 /// A run of 100 steps under `force<=0.5` and its population of four learners, of which each has had an
@@ -27,7 +28,10 @@ fn selected(halve_at: &[f64], copy_every: f64) -> (Context, Selected<Lagrangian>
     for (number, (reward, cost)) in
         [(1.0, 0.25), (9.0, 0.75), (2.0, 0.5), (0.5, 1.5)].into_iter().enumerate()
     {
-        selected.standing.episodes[number] = vec![Outcome { reward, cost: vec![cost] }];
+        let before = Outcome { reward: reward + 100.0, cost: vec![cost] };
+        selected.selection.episodes[number] =
+            vec![before, Outcome { reward: reward - 100.0, cost: vec![cost] }];
+        selected.selection.fresh[number] = 1;
     }
     let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
     let context = Context {
@@ -56,20 +60,20 @@ fn the_worse_half_leaves_in_time_and_the_first_is_the_policy() {
     let (mut context, mut selected) = selected(&[0.5, 0.75], 0.0);
     selected.config.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
     let record = conclude(&mut selected, &mut context, 40);
-    assert_eq!(record.get(&ROLLOUT_REWARD), Some(2.0));
+    assert_eq!(record.get(&ROLLOUT_REWARD), Some(2.0 - 100.0), "in this generation");
     assert_eq!(record.get(&POPULATION_REWARD_MEAN), Some(3.125));
     assert_eq!(record.get(&POPULATION_FEASIBLE), Some(0.5));
-    assert_eq!(selected.standing.left, [0, 1, 2, 3], "not yet");
+    assert_eq!(selected.selection.left, [0, 1, 2, 3], "not yet");
     assert_eq!(selected.actor(), selected.learners[2].actor());
     conclude(&mut selected, &mut context, 50);
-    assert_eq!(selected.standing.left, [0, 2]);
+    assert_eq!(selected.selection.left, [0, 2]);
     // A reward alone would have kept the second.
     conclude(&mut selected, &mut context, 60);
-    assert_eq!(selected.standing.left, [0, 2]);
+    assert_eq!(selected.selection.left, [0, 2]);
     let record = conclude(&mut selected, &mut context, 80);
-    assert_eq!((&selected.standing.left[..], record.get(&LEARNERS)), (&[2][..], Some(1)));
+    assert_eq!((&selected.selection.left[..], record.get(&LEARNERS)), (&[2][..], Some(1)));
     conclude(&mut selected, &mut context, 100);
-    assert_eq!(selected.standing.left, [2]);
+    assert_eq!(selected.selection.left, [2]);
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn by_reward_the_one_that_breaks_the_constraint_wins() {
     let (mut context, mut selected) = selected(&[0.5], 0.0);
     selected.config.ranking = Ranking::Reward;
     conclude(&mut selected, &mut context, 50);
-    assert_eq!((selected.standing.leader, &selected.standing.left[..]), (1, &[1, 2][..]));
+    assert_eq!((selected.selection.leader, &selected.selection.left[..]), (1, &[1, 2][..]));
 }
 
 #[test]
@@ -93,14 +97,57 @@ fn the_last_becomes_a_copy_of_the_first_until_the_last_halving() {
     conclude(&mut selected, &mut context, 50);
     let after = actors(&selected);
     assert!(after[3] == before[2] && after[..3] == before[..3]);
-    assert_eq!(selected.standing.descents[3], Descent::of(Origin::Copy, &[2]));
-    assert_eq!(selected.standing.episodes[3], selected.standing.episodes[2]);
+    assert_eq!(selected.selection.descents[3], Descent::of(Origin::Copy, &[2]));
+    assert_eq!(selected.selection.episodes[3], selected.selection.episodes[2]);
 }
 
 #[test]
 fn nobody_is_judged_before_all_have_ended_an_episode() {
     let (mut context, mut selected) = selected(&[0.5], 0.0);
-    selected.standing.episodes[3].clear();
+    selected.selection.episodes[3].clear();
     let record = conclude(&mut selected, &mut context, 90);
-    assert_eq!((record.get(&LEARNERS), record.get(&ROLLOUT_REWARD)), (Some(4), None));
+    assert_eq!((record.get(&LEARNERS), record.get(&POPULATION_FEASIBLE)), (Some(4), None));
+}
+
+#[test]
+fn those_who_left_play_no_more_and_the_others_share_their_environments() {
+    let mut layers = Layers::default();
+    layers.set("algorithm", "ecrl-ipo").set("steps", 4000);
+    // Three learners on four environments, then two, then one.
+    let values = "[ppo]\nhidden = [4]\ncollect = 200\nbatch = 50\nepochs = 2\nenvs = 4\n\
+                  [evolution]\npopulation = 3\nhalve_at = [0.3, 0.6]\ncopy_every = 0.1\n";
+    layers.toml(values).unwrap();
+    let make = || PointMass::new(vec![]).map(|env| Box::new(env) as Box<dyn Env>);
+    let mut trainer = Trainer::new(layers.build().unwrap(), 2, make).unwrap();
+    let mut seen = Vec::new();
+    while !trainer.is_done() {
+        let before = (trainer.env_steps(), trainer.grad_steps());
+        let record = trainer.generation(&mut |_| true).unwrap().unwrap();
+        let brought = (trainer.env_steps() - before.0, trainer.grad_steps() - before.1);
+        seen.push((brought, record.get(&LEARNERS).unwrap()));
+    }
+    seen.dedup();
+    // 600, 400 and 200 steps on four environments; the one with two of them has 300 rows, 6 minibatches.
+    let [three, two, one] = [(600, 12), (400, 8), (200, 8)];
+    assert_eq!(seen, [(three, 3), (three, 2), (two, 2), (two, 1), (one, 1)]);
+}
+
+#[test]
+fn a_stored_selection_that_does_not_fit_is_refused() {
+    let damages: [fn(&mut Selection); 6] = [
+        |s| s.left = vec![0, 0],
+        |s| s.left = vec![4],
+        |s| s.leader = 4,
+        |s| s.episodes[1][0].cost.clear(),
+        |s| s.episodes[1][0].reward = f64::NAN,
+        |s| s.fresh[2] = 3,
+    ];
+    for damage in damages {
+        let (_, mut first) = selected(&[0.5], 0.0);
+        let (_, mut second) = selected(&[0.5], 0.0);
+        damage(&mut first.selection);
+        let store = Walk::save(|walk| first.walk(walk)).unwrap();
+        let error = Walk::load(&store, |walk| second.walk(walk)).unwrap_err();
+        assert!(matches!(error, StateError::Misfit { .. }), "{error}");
+    }
 }

@@ -161,6 +161,12 @@ impl Ppo {
         self.estimate();
     }
 
+    /// Forgets what was played.
+    pub fn forget(&mut self) {
+        self.batch = Batch::default();
+        self.old = self.old.take().map(|_| Old::default());
+    }
+
     /// Remembers the policy as it is now in place of the one that played.
     pub fn remember(&mut self) {
         self.old = Some(Old { heads: self.heads(), log_sigma: self.log_sigma.clone() });
