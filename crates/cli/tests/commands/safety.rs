@@ -198,7 +198,8 @@ fn a_run_whose_folder_was_removed_ends_and_leaves_its_successor_alone() {
     let run = folder.path("run");
     let first = long(&run, &["--checkpoint-every", "1gen"]);
     std::fs::rename(&run, folder.path("gone")).unwrap();
-    std::fs::remove_dir_all(folder.path("gone")).unwrap();
+    // Until it sees that, it may write into what is being removed.
+    wait_for(|| std::fs::remove_dir_all(folder.path("gone")).is_ok());
     train(&["swimmer", "--algo", "sac", "--out", &run]);
     let output = first.wait_with_output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
