@@ -28,6 +28,7 @@ use crate::best::Outcome;
 use crate::collect::episodes::{excess, mean, mean_costs};
 use crate::config::{ConfigError, Pace, Section, range};
 use crate::context::{Context, Stream};
+use crate::learners::ppo::PpoConfig;
 use crate::metrics::{
     About, EXCESS, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE,
 };
@@ -44,7 +45,6 @@ use crate::trainer::TrainError;
 use super::ipo::{Barrier, IpoSection};
 use super::on_policy::{Moment, OnPolicy, Variant};
 use super::ppo_lag::{LagSection, Lagrangian};
-use crate::learners::ppo::PpoConfig;
 
 /// `ecrl-ppo`
 pub static ECRL_PPO: Definition<Selected<Lagrangian>> = Definition {
@@ -280,7 +280,8 @@ impl<V: Variant> Selected<V> {
         let share = |steps: u64| steps as f64 / context.config.steps as f64;
         let steps = context.env_steps;
         let SelectionConfig { halve_at, copy_every, .. } = &self.config;
-        let Selection { left, descents, halved, copied_at, .. } = &mut self.selection;
+        let Selection { left, episodes, fresh, descents, halved, copied_at, .. } =
+            &mut self.selection;
         for &number in ranked {
             descents[number] = Descent::of(Origin::Elite, &[number]);
         }
@@ -296,12 +297,16 @@ impl<V: Variant> Selected<V> {
         let (Some(&first), Some(&last)) = (ranked.first(), ranked.last()) else { return };
         let due = share(steps.saturating_sub(*copied_at)) >= *copy_every;
         if copying && due && first != last {
-            *copied_at = steps;
-            descents[last] = Descent::of(Origin::Copy, &[first]);
-            let store = Walk::save(|walk| self.learners[first].walk(walk)).expect("plain data");
+            let store = Walk::save(|walk| self.learners[first].walk(walk));
             let learner = &mut self.learners[last];
-            Walk::load(&store, |walk| learner.walk(walk)).expect("a learner of the same kind");
-            self.selection.episodes[last] = self.selection.episodes[first].clone();
+            let copied = store.and_then(|store| Walk::load(&store, |walk| learner.walk(walk)));
+            // What is not finite is not copied; the run ends with its name.
+            if copied.is_ok() {
+                *copied_at = steps;
+                descents[last] = Descent::of(Origin::Copy, &[first]);
+                episodes[last] = episodes[first].clone();
+                fresh[last] = fresh[first];
+            }
         }
     }
 }

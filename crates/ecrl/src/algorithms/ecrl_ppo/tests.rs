@@ -92,6 +92,8 @@ fn the_last_becomes_a_copy_of_the_first_until_the_last_halving() {
         selected.learners.iter().map(Algorithm::actor).collect()
     };
     let before = actors(&selected);
+    selected.selection.episodes[2].pop();
+    selected.selection.fresh[3] = 2;
     conclude(&mut selected, &mut context, 40);
     assert!(actors(&selected) == before);
     conclude(&mut selected, &mut context, 50);
@@ -99,6 +101,7 @@ fn the_last_becomes_a_copy_of_the_first_until_the_last_halving() {
     assert!(after[3] == before[2] && after[..3] == before[..3]);
     assert_eq!(selected.selection.descents[3], Descent::of(Origin::Copy, &[2]));
     assert_eq!(selected.selection.episodes[3], selected.selection.episodes[2]);
+    assert_eq!(selected.selection.fresh[3], 1, "as the first's, which has fewer");
 }
 
 #[test]
