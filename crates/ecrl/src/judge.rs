@@ -3,7 +3,7 @@
 //! A test plays a few episodes. The most rewarding of hundreds of such tests owes much of it to luck,
 //! and so does one that keeps a constraint by a hair: the best tested policies of some tens of thousands
 //! of steps are only candidates. They are tested again on fresh starts, longer and with both faces, the
-//! most promising first, until one has kept every constraint; that can become the best of the run.
+//! most promising first, until one has kept every constraint and become the best of the run.
 //!
 //! Both may take no more than a share of the steps of training, however long episodes are: where they have
 //! taken more, the next one waits.
@@ -138,29 +138,18 @@ impl Judge {
         result
     }
 
-    /// Tests candidates again that seem better than the best, until one of them is feasible; returns
-    /// whether there is a new best.
+    /// Tests candidates again; returns whether there is a new best.
     fn retest(&mut self, context: &mut Context) -> bool {
         self.progress.retested_at = context.env_steps;
-        let mut new = false;
-        for Best { actor, result } in std::mem::take(&mut self.candidates) {
-            if self.best.as_ref().is_some_and(|best| !result.is_better_than(&best.result)) {
-                continue;
-            }
+        let Self { progress, candidates, best } = self;
+        choose(best, std::mem::take(candidates), |actor, env_steps| {
             let episodes = context.config.test.retest_episodes;
-            let spent = &mut self.progress.spent[1];
+            let spent = &mut progress.spent[1];
             let mut face =
-                |choice| outcome(context, &actor, episodes, Stream::Retest, choice, spent);
+                |choice| outcome(context, actor, episodes, Stream::Retest, choice, spent);
             let (mean, sampled) = (face(Choice::Mean), face(Choice::Sample));
-            let constraints = &context.spec.constraints;
-            let result = TestResult::new(result.env_steps, mean, sampled, constraints);
-            let feasible = result.is_feasible();
-            new |= Best::keep(&mut self.best, &actor, result);
-            if feasible {
-                break;
-            }
-        }
-        new
+            TestResult::new(env_steps, mean, sampled, &context.spec.constraints)
+        })
     }
 
     /// Measures what was tested by constraints whose thresholds may have been changed since.
@@ -197,6 +186,29 @@ impl Judge {
     }
 }
 
+/// Tests candidates `again` that seem better than the best, until one of them is feasible and becomes it; returns
+/// whether there is a new best.
+fn choose(
+    best: &mut Option<Best>,
+    candidates: Vec<Best>,
+    mut again: impl FnMut(&Mlp, u64) -> TestResult,
+) -> bool {
+    let mut new = false;
+    for Best { actor, result } in candidates {
+        if best.as_ref().is_some_and(|best| !result.is_better_than(&best.result)) {
+            continue;
+        }
+        let result = again(&actor, result.env_steps);
+        let feasible = result.is_feasible();
+        let better = Best::keep(best, &actor, result);
+        new |= better;
+        if better && feasible {
+            break;
+        }
+    }
+    new
+}
+
 /// How a policy does, on the mean over some episodes, whose steps are added to those spent.
 fn outcome(
     context: &mut Context,
@@ -211,5 +223,37 @@ fn outcome(
     Outcome {
         reward: mean(played.iter().map(|rollout| rollout.episode.reward())),
         cost: mean_costs(&constraint_values(&played), context.spec.constraints.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nets::Activation;
+
+    #[test]
+    fn a_candidate_that_does_worse_when_tested_again_does_not_keep_the_next_from_its_turn() {
+        let constraints = Constraint::parse_all(&["force<=1"], &cmdp::PointMass::COSTS).unwrap();
+        let actor = Mlp::zeros(&[1, 2], Activation::Relu);
+        let result = |env_steps, reward, cost| {
+            let face = Outcome { reward, cost: vec![cost] };
+            TestResult::new(env_steps, face.clone(), face, &constraints)
+        };
+        let candidate =
+            |steps, reward| Best { actor: actor.clone(), result: result(steps, reward, 0.5) };
+        // By their tests 14, 12 and 11.5; played again the first is worse than the best, and the second better.
+        let (mut best, mut tested) = (Some(candidate(0, 10.0)), Vec::new());
+        let candidates = vec![candidate(1, 14.0), candidate(2, 12.0), candidate(3, 11.5)];
+        let mut again = |truth: [(f64, f64); 3]| {
+            choose(&mut best, candidates.clone(), |_, steps| {
+                tested.push(steps);
+                let (reward, cost) = truth[steps as usize - 1];
+                result(steps, reward, cost)
+            })
+        };
+        assert!(again([(8.0, 0.5), (11.0, 0.5), (20.0, 0.5)]));
+        assert!(!again([(11.0, 0.5), (30.0, 1.5), (9.0, 0.5)]));
+        assert_eq!(best.unwrap().result, result(2, 11.0, 0.5));
+        assert_eq!(tested, [1, 2, 1, 2, 3]);
     }
 }
