@@ -82,7 +82,7 @@ pub fn notes(
     if !without.is_empty() {
         notes.push(format!(
             "Not in the aggregates, for want of a finished run on every task: {}.",
-            without.join(", ")
+            without.join("; ")
         ));
     }
     if groups.values().flat_map(|labels| labels.values()).any(|runs| runs.len() < 5) {
