@@ -33,7 +33,7 @@ examples: python
 	cd '$(root)' && $(venv)/python -m pytest -q tests/python/test_examples.py
 
 # Ours against Stable-Baselines3, SBX, Tianshou and Gymnasium, alternating, and OmniSafe where there is a Python 3.10 for
-# it; writes results/speed.md. Some thirty-five minutes on two cores that do nothing else.
+# it; writes results/speed.md. Twenty to thirty-five minutes on two cores that do nothing else.
 peers_pip := target/peers/bin/pip install --quiet --disable-pip-version-check
 omnisafe_python = $(shell for python in python3.10 $(HOME)/.pyenv/versions/3.10.*/bin/python; do "$$python" -c '' 2>/dev/null && echo "$$python" && break; done)
 peers: setup
