@@ -9,7 +9,8 @@
 //! before the last of these, every `copy_every` of the run:     the last becomes a copy of the first
 //! ```
 //!
-//! So the steps go to whoever does best, and a learner that is stuck does not decide the run. The first of the
+//! So the steps go to whoever does best, and a learner that is stuck does not decide the run. Learners may look
+//! ahead differently far (`gammas`): which discount serves a task is selected, too. The first of the
 //! ranking is the policy that is tested. An episode under way in an environment that changes hands goes on, and
 //! counts for who ends it.
 //!
@@ -93,6 +94,8 @@ impl<S> SelectedSection<S> {
 pub struct SelectionConfig {
     /// Learners at the start, each with an environment at least.
     pub population: usize,
+    /// Discounts γ of the learners, dealt out in turn; without any, all have ppo.gamma.
+    pub gammas: Vec<f64>,
     /// How they are ordered.
     #[serde(flatten)]
     pub ranking: Ranking,
@@ -110,6 +113,7 @@ impl Default for SelectionConfig {
     fn default() -> Self {
         Self {
             population: 4,
+            gammas: Vec::new(),
             ranking: Ranking::stochastic(),
             judged: 10,
             halve_at: vec![0.2, 0.4],
@@ -120,18 +124,24 @@ impl Default for SelectionConfig {
 
 impl SelectionConfig {
     fn validate(&self, envs: usize) -> Result<(), ConfigError> {
-        let Self { population, ranking, judged, halve_at, copy_every } = self;
-        let shares = halve_at.iter().all(|at| (0.0..=1.0).contains(at));
+        let Self { population, gammas, ranking, judged, halve_at, copy_every } = self;
+        let shares = |numbers: &[f64]| numbers.iter().all(|at| (0.0..=1.0).contains(at));
         range::check(
             (2..=envs).contains(population),
             "evolution.population",
             population,
             &format!("at least 2 and at most ppo.envs, the environments to share, which is {envs}"),
         )?;
+        range::check(
+            shares(gammas) && gammas.len() <= *population,
+            "evolution.gammas",
+            format!("{gammas:?}"),
+            "at most evolution.population numbers from 0 to 1",
+        )?;
         ranking.validate()?;
         range::many("evolution.judged", *judged)?;
         range::check(
-            shares && halve_at.is_sorted() && halve_at.len() <= 10,
+            shares(halve_at) && halve_at.is_sorted() && halve_at.len() <= 10,
             "evolution.halve_at",
             format!("{halve_at:?}"),
             "at most 10 rising numbers from 0 to 1",
@@ -172,8 +182,9 @@ struct Selection {
     /// Of every learner the last episodes, the newest last, and how many of them ended in this generation.
     episodes: Vec<Vec<Outcome>>,
     fresh: Vec<usize>,
-    /// Where every learner comes from.
+    /// Where every learner comes from, and which of the discounts it has.
     descents: Vec<Descent>,
+    discounts: Vec<usize>,
     /// Halvings done, and steps until the last copy.
     halved: usize,
     copied_at: u64,
@@ -209,11 +220,14 @@ impl<V: Variant> Build for Selected<V> {
             episodes: vec![Vec::new(); size],
             fresh: vec![0; size],
             descents: vec![Descent::without_parents(Origin::Initial); size],
+            discounts: (0..size).map(|number| number % config.gammas.len().max(1)).collect(),
             halved: 0,
             copied_at: 0,
             census: None,
         };
-        Ok(Self { config, learners, selection })
+        let mut selected = Self { config, learners, selection };
+        selected.discount();
+        Ok(selected)
     }
 }
 
@@ -222,6 +236,14 @@ impl<V: Variant> Selected<V> {
     fn left(&mut self) -> impl ParallelIterator<Item = (usize, &mut OnPolicy<V>)> {
         let left = &self.selection.left;
         self.learners.par_iter_mut().enumerate().filter(|(number, _)| left.contains(number))
+    }
+
+    /// Gives every learner its discount.
+    fn discount(&mut self) {
+        let gammas = &self.config.gammas;
+        for (learner, &own) in self.learners.iter_mut().zip(&self.selection.discounts) {
+            gammas.get(own).into_iter().for_each(|&gamma| learner.look_ahead(gamma));
+        }
     }
 
     /// The multipliers of a learner, as it would note them.
@@ -280,7 +302,7 @@ impl<V: Variant> Selected<V> {
         let share = |steps: u64| steps as f64 / context.config.steps as f64;
         let steps = context.env_steps;
         let SelectionConfig { halve_at, copy_every, .. } = &self.config;
-        let Selection { left, episodes, fresh, descents, halved, copied_at, .. } =
+        let Selection { left, episodes, fresh, descents, discounts, halved, copied_at, .. } =
             &mut self.selection;
         for &number in ranked {
             descents[number] = Descent::of(Origin::Elite, &[number]);
@@ -306,6 +328,8 @@ impl<V: Variant> Selected<V> {
                 descents[last] = Descent::of(Origin::Copy, &[first]);
                 episodes[last] = episodes[first].clone();
                 fresh[last] = fresh[first];
+                discounts[last] = discounts[first];
+                self.discount();
             }
         }
     }
@@ -401,18 +425,20 @@ impl<V: Variant> Algorithm for Selected<V> {
         }
         let (size, costs) = (self.learners.len(), self.learners[0].costs());
         walk.fitting("selection", &mut self.selection, "a population of this size", |stored, _| {
-            let Selection { left, leader, episodes, fresh, descents, .. } = stored;
+            let Selection { left, leader, episodes, fresh, descents, discounts, .. } = stored;
             let fits = |outcome: &Outcome| {
                 let numbers = outcome.cost.iter().chain([&outcome.reward]);
                 outcome.cost.len() == costs && numbers.copied().all(f64::is_finite)
             };
-            [episodes.len(), fresh.len(), descents.len()] == [size; 3]
+            [episodes.len(), fresh.len(), descents.len(), discounts.len()] == [size; 4]
                 && left.is_sorted_by(|a, b| a < b)
                 && left.last().is_some_and(|&last| last < size)
                 && *leader < size
                 && episodes.iter().zip(fresh).all(|(episodes, &fresh)| episodes.len() >= fresh)
                 && episodes.iter().flatten().all(fits)
-        })
+        })?;
+        self.discount();
+        Ok(())
     }
 }
 

@@ -12,6 +12,15 @@ use cmdp::{Env, PointMass};
 /// A run of 100 steps under `force<=0.5` and its population of four learners, of which each has had an
 /// episode.
 fn selected(halve_at: &[f64], copy_every: f64) -> (Context, Selected<Lagrangian>) {
+    discounted(halve_at, copy_every, &[])
+}
+
+/// The same with these discounts.
+fn discounted(
+    halve_at: &[f64],
+    copy_every: f64,
+    gammas: &[f64],
+) -> (Context, Selected<Lagrangian>) {
     let mut layers = Layers::default();
     layers.set("algorithm", "ecrl-ppo").set("steps", 100);
     layers.toml("[ppo]\nhidden = [4]\ncollect = 60\nbatch = 60\n").unwrap();
@@ -21,6 +30,7 @@ fn selected(halve_at: &[f64], copy_every: f64) -> (Context, Selected<Lagrangian>
     let mut section: SelectedSection<LagSection> = config.section().unwrap();
     section.evolution.halve_at = halve_at.to_vec();
     section.evolution.copy_every = copy_every;
+    section.evolution.gammas = gammas.to_vec();
     let mut rng = cmdp::rng([0; 4]);
     let setup = Setup { spec: task.spec(), rng: &mut rng };
     let mut selected = Selected::new(section, setup).unwrap();
@@ -105,6 +115,23 @@ fn the_last_becomes_a_copy_of_the_first_until_the_last_halving() {
 }
 
 #[test]
+fn discounts_are_dealt_out_in_turn_inherited_and_kept() {
+    let of = |selected: &Selected<Lagrangian>| -> Vec<f64> {
+        selected.learners.iter().map(|learner| learner.config().gamma).collect()
+    };
+    assert_eq!(of(&selected(&[0.75], 0.5).1), [0.99; 4]);
+    let (mut context, mut one) = discounted(&[0.75], 0.5, &[0.5, 0.25, 0.75]);
+    one.config.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
+    assert_eq!(of(&one), [0.5, 0.25, 0.75, 0.5]);
+    conclude(&mut one, &mut context, 50);
+    assert_eq!(of(&one), [0.5, 0.25, 0.75, 0.75], "the last is a copy of the third");
+    let store = Walk::save(|walk| one.walk(walk)).unwrap();
+    let mut again = discounted(&[0.75], 0.5, &[0.5, 0.25, 0.75]).1;
+    Walk::load(&store, |walk| again.walk(walk)).unwrap();
+    assert_eq!(of(&again), of(&one));
+}
+
+#[test]
 fn nobody_is_judged_before_all_have_ended_an_episode() {
     let (mut context, mut selected) = selected(&[0.5], 0.0);
     selected.selection.episodes[3].clear();
@@ -137,13 +164,14 @@ fn those_who_left_play_no_more_and_the_others_share_their_environments() {
 
 #[test]
 fn a_stored_selection_that_does_not_fit_is_refused() {
-    let damages: [fn(&mut Selection); 6] = [
+    let damages: [fn(&mut Selection); 7] = [
         |s| s.left = vec![0, 0],
         |s| s.left = vec![4],
         |s| s.leader = 4,
         |s| s.episodes[1][0].cost.clear(),
         |s| s.episodes[1][0].reward = f64::NAN,
         |s| s.fresh[2] = 3,
+        |s| s.discounts.truncate(3),
     ];
     for damage in damages {
         let (_, mut first) = selected(&[0.5], 0.0);
