@@ -144,6 +144,14 @@ impl Frame {
         )
     }
 
+    /// A dashed line upright, where what is below the axis has its bound.
+    pub fn limit(&self, value: f64) -> String {
+        let (x, y0, y1) = (self.px(value), self.height - self.bottom, self.top);
+        format!(
+            r#"<path class="threshold" d="M{x:.1} {y0:.1}V{y1:.1}" stroke="currentColor" stroke-width="1.3" stroke-dasharray="5 4" fill="none"/>"#
+        )
+    }
+
     /// A line through points.
     pub fn line(
         &self,

@@ -12,6 +12,7 @@ mod paint;
 pub mod paper;
 pub mod picture;
 pub mod playback;
+mod population;
 mod published;
 pub mod runs;
 pub mod stats;

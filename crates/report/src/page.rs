@@ -4,17 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ecrl::algorithms;
-use ecrl::metrics::{About, ENV_STEPS, GENERATION, Kind, Value};
-use ecrl::population::census::{Census, Fates};
+use ecrl::metrics::{About, ENV_STEPS, Kind, Value};
 use serde_json::json;
 
 use crate::figure::{self, Frame, STEPS, Style, escape, ordered};
 use crate::paint;
 use crate::runs::Run;
-use crate::{Report, TABLE_HEAD, cells, interval, published};
-
-/// Dots in a run's scatter of the population.
-const DOTS: usize = 400;
+use crate::{Report, TABLE_HEAD, cells, interval, population, published};
 
 /// The whole page.
 pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
@@ -246,13 +242,7 @@ fn training(report: &Report) -> String {
         let metrics = algorithms::find(&run.config.algorithm).map(|row| row.metrics());
         let mut panels: String =
             metrics.unwrap_or_default().into_iter().map(|about| metric(run, about)).collect();
-        let population = run.population();
-        if !population.is_empty() {
-            // A population that no learner is copied into has no fates to tell.
-            let copied = population.iter().any(|census| census.learner_copies != Fates::default());
-            panels += &(if copied { copies(run, &population) } else { String::new() });
-            panels += &scatter(run, &population);
-        }
+        panels += &population::panels(run);
         if !panels.is_empty() {
             let _ = write!(
                 html,
@@ -265,11 +255,13 @@ fn training(report: &Report) -> String {
     if html.is_empty() { "<p>Nothing has been recorded yet.</p>".into() } else { html }
 }
 
-const PLAIN: Style = Style { colour: "#0072b2", dash: "" };
-const OTHER: Style = Style { colour: "#d55e00", dash: "" };
-const THIRD: Style = Style { colour: "#888888", dash: "" };
+/// Of what is drawn in small panels.
+pub const PLAIN: Style = Style { colour: "#0072b2", dash: "" };
+pub const OTHER: Style = Style { colour: "#d55e00", dash: "" };
+pub const THIRD: Style = Style { colour: "#888888", dash: "" };
 
-fn named(style: &Style, text: &str, line: usize) -> String {
+/// A line of a small panel's legend.
+pub fn named(style: &Style, text: &str, line: usize) -> String {
     format!(
         "<text x=\"70\" y=\"{}\" fill=\"{}\">{}</text>",
         38 + 14 * line,
@@ -278,35 +270,8 @@ fn named(style: &Style, text: &str, line: usize) -> String {
     )
 }
 
-fn copies(run: &Run, population: &[Census]) -> String {
-    let steps: BTreeMap<u64, f64> = run
-        .generations
-        .iter()
-        .filter_map(|g| Some((g.get(&GENERATION)?, g.get(&ENV_STEPS)? as f64)))
-        .collect();
-    let points: Vec<(f64, [f64; 3])> = population
-        .iter()
-        .filter_map(|census| {
-            let fates = census.learner_copies;
-            let all = [fates.elite, fates.selected, fates.discarded].map(|n| n as f64);
-            Some((*steps.get(&census.generation)?, all))
-        })
-        .collect();
-    let end = points.last().map_or(1.0, |p| p.0);
-    let title = "learner's copies so far";
-    let frame = Frame::new(title, (0.0, end), points.iter().flat_map(|p| p.1));
-    let mut svg = frame.axes(title, [STEPS, "copies"]);
-    for (i, (name, style)) in
-        [("elite", PLAIN), ("selected", OTHER), ("discarded", THIRD)].iter().enumerate()
-    {
-        svg += &frame.line(points.iter().map(|p| (p.0, p.1[i])), style, 1.6);
-        svg += &named(style, name, i);
-    }
-    frame.svg("small", &svg)
-}
-
 /// Points of a small panel.
-const POINTS: usize = 300;
+pub const POINTS: usize = 300;
 
 /// A small panel of a metric, with a line for each constraint where it has a number for each; nothing
 /// where it was not recorded.
@@ -344,28 +309,6 @@ fn metric(run: &Run, about: &About) -> String {
             svg += &named(&style, &run.constraints[i].name, i);
         }
     }
-    frame.svg("small", &svg)
-}
-
-fn scatter(run: &Run, population: &[Census]) -> String {
-    let everyone: Vec<(f64, f64, bool)> = population
-        .iter()
-        .flat_map(|census| &census.individuals)
-        .filter_map(|one| Some((*one.cost.first()?, one.reward, one.violation == 0.0)))
-        .collect();
-    let Some(constraint) = run.constraints.first() else { return String::new() };
-    let step = everyone.len().div_ceil(DOTS).max(1);
-    let some: Vec<_> = everyone.into_iter().step_by(step).collect();
-    let most = some.iter().map(|p| p.0).fold(constraint.threshold, f64::max);
-    let title = format!("population: reward over {}", constraint.name);
-    let frame = Frame::new(&title, (0.0, 1.05 * most), some.iter().map(|p| p.1));
-    let below = format!("J_C: {} {}", constraint.aggregate.name(), constraint.name);
-    let mut svg = frame.axes(&title, [&below, "return"]);
-    for (kept, style) in [(true, PLAIN), (false, OTHER)] {
-        let dots = some.iter().filter(|p| p.2 == kept).map(|p| (p.0, p.1));
-        svg += &frame.dots(dots, style.colour);
-    }
-    svg += &(named(&PLAIN, "kept", 0) + &named(&OTHER, "broken", 1));
     frame.svg("small", &svg)
 }
 

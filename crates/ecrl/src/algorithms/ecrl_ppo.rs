@@ -10,7 +10,8 @@
 //! ```
 //!
 //! So the steps go to whoever does best, and a learner that is stuck does not decide the run. Learners may look
-//! ahead differently far (`gammas`): which discount serves a task is selected, too. The first of the
+//! ahead differently far (`gammas`): which discount serves a task is selected, too, but the best of each leaves
+//! after all others, as who looks far ahead learns late. The first of the
 //! ranking is the policy that is tested. An episode under way in an environment that changes hands goes on, and
 //! counts for who ends it.
 //!
@@ -309,7 +310,13 @@ impl<V: Variant> Selected<V> {
         }
         if halve_at.get(*halved).is_some_and(|&at| share(steps) >= at) {
             *halved += 1;
-            let (stay, leave) = ranked.split_at(ranked.len().div_ceil(2));
+            // The first of every discount before all others: who looks far ahead learns late.
+            let first_of_its = |number: usize| {
+                ranked.iter().find(|&&one| discounts[one] == discounts[number]) == Some(&number)
+            };
+            let mut order = ranked.to_vec();
+            order.sort_by_key(|&number| !first_of_its(number));
+            let (stay, leave) = order.split_at(order.len().div_ceil(2));
             *left = stay.to_vec();
             left.sort_unstable();
             leave.iter().for_each(|&number| self.learners[number].forget());
@@ -424,19 +431,24 @@ impl<V: Variant> Algorithm for Selected<V> {
             walk.within(&format!("learner{number}"), |walk| learner.walk(walk))?;
         }
         let (size, costs) = (self.learners.len(), self.learners[0].costs());
-        walk.fitting("selection", &mut self.selection, "a population of this size", |stored, _| {
-            let Selection { left, leader, episodes, fresh, descents, discounts, .. } = stored;
-            let fits = |outcome: &Outcome| {
-                let numbers = outcome.cost.iter().chain([&outcome.reward]);
-                outcome.cost.len() == costs && numbers.copied().all(f64::is_finite)
-            };
-            [episodes.len(), fresh.len(), descents.len(), discounts.len()] == [size; 4]
-                && left.is_sorted_by(|a, b| a < b)
-                && left.last().is_some_and(|&last| last < size)
-                && *leader < size
-                && episodes.iter().zip(fresh).all(|(episodes, &fresh)| episodes.len() >= fresh)
-                && episodes.iter().flatten().all(fits)
-        })?;
+        walk.fitting(
+            "selection",
+            &mut self.selection,
+            "a population of this size",
+            |stored, _| {
+                let Selection { left, leader, episodes, fresh, descents, discounts, .. } = stored;
+                let fits = |outcome: &Outcome| {
+                    let numbers = outcome.cost.iter().chain([&outcome.reward]);
+                    outcome.cost.len() == costs && numbers.copied().all(f64::is_finite)
+                };
+                [episodes.len(), fresh.len(), descents.len(), discounts.len()] == [size; 4]
+                    && left.is_sorted_by(|a, b| a < b)
+                    && left.last().is_some_and(|&last| last < size)
+                    && *leader < size
+                    && episodes.iter().zip(fresh).all(|(episodes, &fresh)| episodes.len() >= fresh)
+                    && episodes.iter().flatten().all(fits)
+            },
+        )?;
         self.discount();
         Ok(())
     }

@@ -132,6 +132,17 @@ fn discounts_are_dealt_out_in_turn_inherited_and_kept() {
 }
 
 #[test]
+fn the_best_of_every_discount_stays_before_others_do() {
+    let (mut context, mut one) = discounted(&[0.5, 0.75], 0.0, &[0.5, 0.25]);
+    one.config.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
+    // By rank: 2, 0, 1, 3, of which 2 and 0 have one discount, 1 and 3 the other.
+    conclude(&mut one, &mut context, 50);
+    assert_eq!(one.selection.left, [1, 2]);
+    conclude(&mut one, &mut context, 80);
+    assert_eq!(one.selection.left, [2]);
+}
+
+#[test]
 fn nobody_is_judged_before_all_have_ended_an_episode() {
     let (mut context, mut selected) = selected(&[0.5], 0.0);
     selected.selection.episodes[3].clear();
