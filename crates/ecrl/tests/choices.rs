@@ -117,7 +117,7 @@ fn others_refuse_them_by_name() {
     for row in ALGORITHMS.iter().filter(|row| !row.takes_choices()) {
         let config = Config::new(row.name()).unwrap();
         let error = Trainer::on(config, 1, &mut lamps(1.0)).unwrap_err().to_string();
-        let expected = "takes actions in a range, and an action here is one of 3: expected one of ecrl-ppo, ecrl-ipo, ipo, ppo, \
+        let expected = "takes actions in a range, and an action here is one of 3: expected one of ecrl-ppo, ipo, ppo, \
                         ppo-lag, ppo-pid, rcpo-ppo, focops, trpo, trpo-lag, cpo, pcpo, cup, pdac";
         assert_eq!(error, format!("{} {expected}", row.name()));
     }

@@ -1,4 +1,5 @@
-//! ECRL on PPO: learners side by side, each with multipliers of its own, of which selection leaves ever fewer.
+//! ECRL on PPO: learners side by side, each with multipliers or barriers of its own, of which selection leaves
+//! ever fewer.
 //!
 //! Every generation each learner plays a batch and learns from it, as it would alone. Then stochastic ranking
 //! orders them by their last episodes, sampled as they are trained:
@@ -9,11 +10,11 @@
 //! before the last of these, every `copy_every` of the run:     the last becomes a copy of the first
 //! ```
 //!
-//! So the steps go to whoever does best, and a learner that is stuck does not decide the run. Learners may look
-//! ahead differently far (`gammas`): which discount serves a task is selected, too, but the best of each leaves
-//! after all others, as who looks far ahead learns late. The first of the
-//! ranking is the policy that is tested. An episode under way in an environment that changes hands goes on, and
-//! counts for who ends it.
+//! So the steps go to whoever does best, and a learner that is stuck does not decide the run. Learners differ by
+//! their genome: whether multipliers or a barrier price their costs (`learners`), and how far they look ahead
+//! (`horizons`). Which of these serves a task is selected, too; the best of each genome leaves after all others,
+//! as who looks far ahead learns late. The first of the ranking is the policy that is tested. An episode under
+//! way in an environment that changes hands goes on, and counts for who ends it.
 //!
 //! 1. Hu et al., Evolving Constrained Reinforcement Learning Policy, IJCNN 2023.
 //! 2. Jaderberg et al., Population Based Training of Neural Networks, 2017.
@@ -30,11 +31,10 @@ use crate::best::Outcome;
 use crate::collect::episodes::{excess, mean, mean_costs};
 use crate::config::{ConfigError, Pace, Section, range};
 use crate::context::{Context, Stream};
-use crate::learners::ppo::PpoConfig;
 use crate::metrics::{
     About, EXCESS, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record, UNSTABLE,
 };
-use crate::multipliers::{LAMBDA_LEARNER, Rule};
+use crate::multipliers::LAMBDA_LEARNER;
 use crate::population::census::{Census, Fates, Individual};
 use crate::population::ranking::Ranking;
 use crate::population::variation::{Descent, Origin};
@@ -44,26 +44,16 @@ use crate::population::{
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
-use super::ipo::{Barrier, IpoSection};
-use super::on_policy::{Moment, OnPolicy, Variant};
-use super::ppo_lag::{LagSection, Lagrangian};
+use self::member::{Kind, MemberSection, Priced};
+use super::on_policy::{Moment, OnPolicy, Variant as _};
+
+mod member;
 
 /// `ecrl-ppo`
-pub static ECRL_PPO: Definition<Selected<Lagrangian>> = Definition {
+pub static ECRL_PPO: Definition<Selected> = Definition {
     name: "ecrl-ppo",
-    description: "a population of ppo-lag learners that stochastic ranking narrows",
-    defaults: || SelectedSection::new(LagSection::new(Rule::relative()), |s| &mut s.ppo),
-    presets: &[],
-};
-
-/// `ecrl-ipo`
-pub static ECRL_IPO: Definition<Selected<Barrier>> = Definition {
-    name: "ecrl-ipo",
-    description: "a population of ipo learners that stochastic ranking narrows",
-    defaults: || {
-        let ipo = IpoSection { ppo: PpoConfig::fast(), ..IpoSection::default() };
-        SelectedSection::new(ipo, |s| &mut s.ppo)
-    },
+    description: "a population of ppo-lag and ipo learners that stochastic ranking narrows",
+    defaults: SelectedSection::default,
     presets: &[],
 };
 
@@ -73,20 +63,37 @@ static LEARNERS: Metric<u64> =
 
 /// Its configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SelectedSection<S> {
+pub struct SelectedSection {
     /// Each learner's; the environments are shared among them.
     #[serde(flatten)]
-    pub learner: S,
+    pub member: MemberSection,
     /// The population.
     pub evolution: SelectionConfig,
 }
 
-impl<S> SelectedSection<S> {
-    /// The usual values: at the start, each learner has one environment.
-    fn new(mut learner: S, ppo: impl Fn(&mut S) -> &mut PpoConfig) -> Self {
-        let evolution = SelectionConfig::default();
-        ppo(&mut learner).actor_critic.envs = evolution.population;
-        Self { learner, evolution }
+/// At the start, each learner has one environment.
+impl Default for SelectedSection {
+    fn default() -> Self {
+        let (mut member, evolution) = (MemberSection::default(), SelectionConfig::default());
+        member.ppo.actor_critic.envs = evolution.population;
+        Self { member, evolution }
+    }
+}
+
+impl SelectedSection {
+    /// What a learner has that began with this number.
+    fn genome(&self, number: usize) -> (Kind, f64) {
+        let SelectionConfig { learners, horizons, .. } = &self.evolution;
+        (learners[number % learners.len()], horizons[number % horizons.len()])
+    }
+
+    /// The values of such a learner.
+    fn of_genome(&self, number: usize) -> MemberSection {
+        let (kind, horizon) = self.genome(number);
+        let mut section = MemberSection { kind, ..self.member.clone() };
+        let gamma = &mut section.ppo.actor_critic.gamma;
+        *gamma = 1.0 - (1.0 - *gamma) / horizon;
+        section
     }
 }
 
@@ -95,8 +102,10 @@ impl<S> SelectedSection<S> {
 pub struct SelectionConfig {
     /// Learners at the start, each with an environment at least.
     pub population: usize,
-    /// Discounts γ of the learners, dealt out in turn; without any, all have ppo.gamma.
-    pub gammas: Vec<f64>,
+    /// What they learn as, dealt out in turn: ppo-lag, ipo.
+    pub learners: Vec<Kind>,
+    /// How many times as far as with ppo.gamma they look ahead, dealt out in turn: γ = 1 - (1 - ppo.gamma)/horizon.
+    pub horizons: Vec<f64>,
     /// How they are ordered.
     #[serde(flatten)]
     pub ranking: Ranking,
@@ -114,7 +123,8 @@ impl Default for SelectionConfig {
     fn default() -> Self {
         Self {
             population: 4,
-            gammas: Vec::new(),
+            learners: vec![Kind::PpoLag, Kind::Ipo],
+            horizons: vec![1.0, 1.0, 10.0, 10.0],
             ranking: Ranking::stochastic(),
             judged: 10,
             halve_at: vec![0.2, 0.4],
@@ -125,24 +135,31 @@ impl Default for SelectionConfig {
 
 impl SelectionConfig {
     fn validate(&self, envs: usize) -> Result<(), ConfigError> {
-        let Self { population, gammas, ranking, judged, halve_at, copy_every } = self;
-        let shares = |numbers: &[f64]| numbers.iter().all(|at| (0.0..=1.0).contains(at));
+        let Self { population, learners, horizons, ranking, judged, halve_at, copy_every } = self;
+        let shares = halve_at.iter().all(|at| (0.0..=1.0).contains(at));
         range::check(
             (2..=envs).contains(population),
             "evolution.population",
             population,
             &format!("at least 2 and at most ppo.envs, the environments to share, which is {envs}"),
         )?;
+        let dealt = |count: usize| (1..=1000).contains(&count);
         range::check(
-            shares(gammas) && gammas.len() <= *population,
-            "evolution.gammas",
-            format!("{gammas:?}"),
-            "at most evolution.population numbers from 0 to 1",
+            dealt(learners.len()),
+            "evolution.learners",
+            format!("{learners:?}"),
+            "1 to 1000 of ppo-lag, ipo",
+        )?;
+        range::check(
+            dealt(horizons.len()) && horizons.iter().all(|times| (0.01..=1e6).contains(times)),
+            "evolution.horizons",
+            format!("{horizons:?}"),
+            "1 to 1000 numbers from 0.01 to 1e6",
         )?;
         ranking.validate()?;
         range::many("evolution.judged", *judged)?;
         range::check(
-            shares(halve_at) && halve_at.is_sorted() && halve_at.len() <= 10,
+            shares && halve_at.is_sorted() && halve_at.len() <= 10,
             "evolution.halve_at",
             format!("{halve_at:?}"),
             "at most 10 rising numbers from 0 to 1",
@@ -151,25 +168,29 @@ impl SelectionConfig {
     }
 }
 
-impl<S: Section> Section for SelectedSection<S> {
+impl Section for SelectedSection {
     fn validate(&self) -> Result<(), ConfigError> {
-        self.learner.validate()?;
-        self.evolution.validate(self.learner.pace().running)
+        self.member.validate()?;
+        self.evolution.validate(self.member.pace().running)?;
+        let gamma = |number| self.of_genome(number).ppo.actor_critic.gamma;
+        (0..self.evolution.population)
+            .try_for_each(|n| range::share("ppo.gamma by evolution.horizons", gamma(n)))
     }
 
     fn pace(&self) -> Pace {
-        Pace { length_matters: true, ..self.learner.pace() }
+        Pace { length_matters: true, ..self.member.pace() }
     }
 
     fn changeable() -> Vec<&'static str> {
-        S::changeable()
+        MemberSection::changeable()
     }
 }
 
 /// The learners, and who of them is left.
-pub struct Selected<V> {
-    config: SelectionConfig,
-    learners: Vec<OnPolicy<V>>,
+pub struct Selected {
+    section: SelectedSection,
+    spec: EnvSpec,
+    learners: Vec<OnPolicy<Priced>>,
     selection: Selection,
 }
 
@@ -183,20 +204,20 @@ struct Selection {
     /// Of every learner the last episodes, the newest last, and how many of them ended in this generation.
     episodes: Vec<Vec<Outcome>>,
     fresh: Vec<usize>,
-    /// Where every learner comes from, and which of the discounts it has.
+    /// Where every learner comes from, and the number that began with what it has inherited.
     descents: Vec<Descent>,
-    discounts: Vec<usize>,
+    genomes: Vec<usize>,
     /// Halvings done, and steps until the last copy.
     halved: usize,
     copied_at: u64,
     census: Option<Census>,
 }
 
-impl<V: Variant> Build for Selected<V> {
-    type Section = SelectedSection<V::Section>;
-    const STATE_VERSION: u32 = V::STATE_VERSION;
+impl Build for Selected {
+    type Section = SelectedSection;
+    const STATE_VERSION: u32 = 3;
     const TAKES_CHOICES: bool = true;
-    const TEST_SHARE: f64 = OnPolicy::<V>::TEST_SHARE;
+    const TEST_SHARE: f64 = OnPolicy::<Priced>::TEST_SHARE;
 
     fn metrics() -> Vec<&'static About> {
         let own = [
@@ -206,14 +227,14 @@ impl<V: Variant> Build for Selected<V> {
             &POPULATION_FEASIBLE.about,
             &LAMBDA_MEAN.about,
         ];
-        [&OnPolicy::<V>::metrics()[..], &own].concat()
+        [&OnPolicy::<Priced>::metrics()[..], &own].concat()
     }
 
     fn new(section: Self::Section, setup: Setup) -> Result<Self, TrainError> {
-        let SelectedSection { learner, evolution: config } = section;
         let Setup { spec, rng } = setup;
-        let size = config.population;
-        let learner = |_| OnPolicy::new(learner.clone(), Setup { spec, rng: &mut *rng });
+        let size = section.evolution.population;
+        let learner =
+            |number| OnPolicy::new(section.of_genome(number), Setup { spec, rng: &mut *rng });
         let learners = (0..size).map(learner).collect::<Result<_, _>>()?;
         let selection = Selection {
             left: (0..size).collect(),
@@ -221,30 +242,28 @@ impl<V: Variant> Build for Selected<V> {
             episodes: vec![Vec::new(); size],
             fresh: vec![0; size],
             descents: vec![Descent::without_parents(Origin::Initial); size],
-            discounts: (0..size).map(|number| number % config.gammas.len().max(1)).collect(),
+            genomes: (0..size).collect(),
             halved: 0,
             copied_at: 0,
             census: None,
         };
-        let mut selected = Self { config, learners, selection };
-        selected.discount();
-        Ok(selected)
+        Ok(Self { section, spec: spec.clone(), learners, selection })
     }
 }
 
-impl<V: Variant> Selected<V> {
+impl Selected {
     /// Those left, with their numbers.
-    fn left(&mut self) -> impl ParallelIterator<Item = (usize, &mut OnPolicy<V>)> {
+    fn left(&mut self) -> impl ParallelIterator<Item = (usize, &mut OnPolicy<Priced>)> {
         let left = &self.selection.left;
         self.learners.par_iter_mut().enumerate().filter(|(number, _)| left.contains(number))
     }
 
-    /// Gives every learner its discount.
-    fn discount(&mut self) {
-        let gammas = &self.config.gammas;
-        for (learner, &own) in self.learners.iter_mut().zip(&self.selection.discounts) {
-            gammas.get(own).into_iter().for_each(|&gamma| learner.look_ahead(gamma));
-        }
+    /// A learner with what a number began with, into which a state is loaded.
+    fn blank(&self, genome: usize) -> OnPolicy<Priced> {
+        let rng = &mut cmdp::rng([0; 4]);
+        let learner =
+            OnPolicy::new(self.section.of_genome(genome), Setup { spec: &self.spec, rng });
+        learner.expect("one like it was made at the start")
     }
 
     /// The multipliers of a learner, as it would note them.
@@ -263,7 +282,7 @@ impl<V: Variant> Selected<V> {
         let violation = |o: &Outcome| Constraint::violation(&context.spec.constraints, &o.cost);
         let violations: Vec<f64> = judged.iter().map(violation).collect();
         let mut rng = cmdp::rng(context.key(Stream::Evolution, 0));
-        let order = self.config.ranking.order(&rewards, &violations, &mut rng);
+        let order = self.section.evolution.ranking.order(&rewards, &violations, &mut rng);
         Some(order.into_iter().map(|i| left[i]).collect())
     }
 
@@ -302,43 +321,52 @@ impl<V: Variant> Selected<V> {
     fn select(&mut self, ranked: &[usize], context: &Context) {
         let share = |steps: u64| steps as f64 / context.config.steps as f64;
         let steps = context.env_steps;
-        let SelectionConfig { halve_at, copy_every, .. } = &self.config;
-        let Selection { left, episodes, fresh, descents, discounts, halved, copied_at, .. } =
-            &mut self.selection;
+        let SelectionConfig { halve_at, copy_every, .. } = &self.section.evolution;
+        let Selection { descents, halved, copied_at, .. } = &mut self.selection;
         for &number in ranked {
             descents[number] = Descent::of(Origin::Elite, &[number]);
         }
         if halve_at.get(*halved).is_some_and(|&at| share(steps) >= at) {
             *halved += 1;
-            // The first of every discount before all others: who looks far ahead learns late.
-            let first_of_its = |number: usize| {
-                ranked.iter().find(|&&one| discounts[one] == discounts[number]) == Some(&number)
-            };
-            let mut order = ranked.to_vec();
-            order.sort_by_key(|&number| !first_of_its(number));
-            let (stay, leave) = order.split_at(order.len().div_ceil(2));
-            *left = stay.to_vec();
-            left.sort_unstable();
-            leave.iter().for_each(|&number| self.learners[number].forget());
-            return;
+            return self.halve(ranked);
         }
         let copying = *copy_every > 0.0 && (halve_at.is_empty() || *halved < halve_at.len());
         let (Some(&first), Some(&last)) = (ranked.first(), ranked.last()) else { return };
         let due = share(steps.saturating_sub(*copied_at)) >= *copy_every;
-        if copying && due && first != last {
-            let store = Walk::save(|walk| self.learners[first].walk(walk));
-            let learner = &mut self.learners[last];
-            let copied = store.and_then(|store| Walk::load(&store, |walk| learner.walk(walk)));
-            // What is not finite is not copied; the run ends with its name.
-            if copied.is_ok() {
-                *copied_at = steps;
-                descents[last] = Descent::of(Origin::Copy, &[first]);
-                episodes[last] = episodes[first].clone();
-                fresh[last] = fresh[first];
-                discounts[last] = discounts[first];
-                self.discount();
-            }
+        if copying && due && first != last && self.copy(first, last) {
+            self.selection.copied_at = steps;
         }
+    }
+
+    fn halve(&mut self, ranked: &[usize]) {
+        let Selection { left, genomes, .. } = &mut self.selection;
+        // The first of every genome before all others: who looks far ahead learns late.
+        let has = |number: usize| self.section.genome(genomes[number]);
+        let leads =
+            |number: usize| ranked.iter().find(|&&one| has(one) == has(number)) == Some(&number);
+        let mut order = ranked.to_vec();
+        order.sort_by_key(|&number| !leads(number));
+        let (stay, leave) = order.split_at(order.len().div_ceil(2));
+        *left = stay.to_vec();
+        left.sort_unstable();
+        leave.iter().for_each(|&number| self.learners[number].forget());
+    }
+
+    /// Returns whether it could: what is not finite is not copied, and the run ends with its name.
+    fn copy(&mut self, from: usize, to: usize) -> bool {
+        let mut learner = self.blank(self.selection.genomes[from]);
+        let store = Walk::save(|walk| self.learners[from].walk(walk));
+        let copied = store.and_then(|store| Walk::load(&store, |walk| learner.walk(walk)));
+        if copied.is_err() {
+            return false;
+        }
+        self.learners[to] = learner;
+        let Selection { episodes, fresh, descents, genomes, .. } = &mut self.selection;
+        descents[to] = Descent::of(Origin::Copy, &[from]);
+        episodes[to] = episodes[from].clone();
+        fresh[to] = fresh[from];
+        genomes[to] = genomes[from];
+        true
     }
 }
 
@@ -350,7 +378,7 @@ fn outcome(episodes: &[Outcome]) -> Option<Outcome> {
     Some(Outcome { reward, cost: mean_costs(&costs, count) })
 }
 
-impl<V: Variant> Algorithm for Selected<V> {
+impl Algorithm for Selected {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
         let left = self.selection.left.clone();
         let actors: Vec<Mlp> = left.iter().map(|&number| self.learners[number].actor()).collect();
@@ -368,7 +396,8 @@ impl<V: Variant> Algorithm for Selected<V> {
                 cost: episode.constraint_values(),
             }));
             let fresh = segment.ended.len();
-            episodes.drain(..episodes.len().saturating_sub(self.config.judged.max(fresh)));
+            episodes
+                .drain(..episodes.len().saturating_sub(self.section.evolution.judged.max(fresh)));
             self.selection.fresh[number] = fresh;
             let Collected { steps, updates } = self.learners[number].take(segment, constraints);
             collected.steps += steps;
@@ -427,29 +456,44 @@ impl<V: Variant> Algorithm for Selected<V> {
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        for (number, learner) in self.learners.iter_mut().enumerate() {
-            walk.within(&format!("learner{number}"), |walk| learner.walk(walk))?;
-        }
         let (size, costs) = (self.learners.len(), self.learners[0].costs());
+        let fits = |stored: &Selection| {
+            let Selection { left, leader, episodes, fresh, descents, genomes, .. } = stored;
+            let sound = |outcome: &Outcome| {
+                let numbers = outcome.cost.iter().chain([&outcome.reward]);
+                outcome.cost.len() == costs && numbers.copied().all(f64::is_finite)
+            };
+            [episodes.len(), fresh.len(), descents.len(), genomes.len()] == [size; 4]
+                && left.is_sorted_by(|a, b| a < b)
+                && left.last().is_some_and(|&last| last < size)
+                && *leader < size
+                && genomes.iter().all(|&genome| genome < size)
+                && episodes.iter().zip(fresh).all(|(episodes, &fresh)| episodes.len() >= fresh)
+                && episodes.iter().flatten().all(sound)
+        };
+        let before = self.selection.genomes.clone();
         walk.fitting(
             "selection",
             &mut self.selection,
             "a population of this size",
-            |stored, _| {
-                let Selection { left, leader, episodes, fresh, descents, discounts, .. } = stored;
-                let fits = |outcome: &Outcome| {
-                    let numbers = outcome.cost.iter().chain([&outcome.reward]);
-                    outcome.cost.len() == costs && numbers.copied().all(f64::is_finite)
-                };
-                [episodes.len(), fresh.len(), descents.len(), discounts.len()] == [size; 4]
-                    && left.is_sorted_by(|a, b| a < b)
-                    && left.last().is_some_and(|&last| last < size)
-                    && *leader < size
-                    && episodes.iter().zip(fresh).all(|(episodes, &fresh)| episodes.len() >= fresh)
-                    && episodes.iter().flatten().all(fits)
-            },
+            |stored, _| fits(stored),
         )?;
-        self.discount();
+        let genomes = walk.peek("selection", self.selection.clone())?.genomes;
+        for number in 0..size {
+            let walked = |learner: &mut OnPolicy<Priced>, walk: &mut Walk| {
+                walk.within(&format!("learner{number}"), |walk| learner.walk(walk))
+            };
+            if genomes.get(number) == before.get(number) {
+                walked(&mut self.learners[number], walk)?;
+                continue;
+            }
+            // It had become a copy, and may learn as another than it began.
+            let mut learner = self.blank(genomes[number]);
+            walked(&mut learner, walk)?;
+            if walk.is_loading() {
+                self.learners[number] = learner;
+            }
+        }
         Ok(())
     }
 }

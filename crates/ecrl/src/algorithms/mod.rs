@@ -32,7 +32,6 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &ecrl::SR_SHAPED,
     &ecrl::BC,
     &ecrl_ppo::ECRL_PPO,
-    &ecrl_ppo::ECRL_IPO,
     &sac::RCPO,
     &sac::SAC,
     &ipo::IPO,

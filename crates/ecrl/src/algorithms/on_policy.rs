@@ -272,11 +272,6 @@ impl<V: Variant> OnPolicy<V> {
         self.ppo.rows()
     }
 
-    /// Looks another way ahead than its configuration says: the reward's discount.
-    pub fn look_ahead(&mut self, gamma: f64) {
-        self.ppo.discount(gamma);
-    }
-
     /// Forgets what was played, where it will not play again.
     pub fn forget(&mut self) {
         self.ppo.forget();

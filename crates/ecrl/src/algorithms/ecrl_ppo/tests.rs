@@ -11,26 +11,28 @@ use cmdp::{Env, PointMass};
 
 /// A run of 100 steps under `force<=0.5` and its population of four learners, of which each has had an
 /// episode.
-fn selected(halve_at: &[f64], copy_every: f64) -> (Context, Selected<Lagrangian>) {
-    discounted(halve_at, copy_every, &[])
+fn selected(halve_at: &[f64], copy_every: f64) -> (Context, Selected) {
+    varied(halve_at, copy_every, &[Kind::PpoLag], &[1.0])
 }
 
-/// The same with these discounts.
-fn discounted(
+/// The same with these genomes.
+fn varied(
     halve_at: &[f64],
     copy_every: f64,
-    gammas: &[f64],
-) -> (Context, Selected<Lagrangian>) {
+    kinds: &[Kind],
+    horizons: &[f64],
+) -> (Context, Selected) {
     let mut layers = Layers::default();
     layers.set("algorithm", "ecrl-ppo").set("steps", 100);
     layers.toml("[ppo]\nhidden = [4]\ncollect = 60\nbatch = 60\n").unwrap();
     let constraints = Constraint::parse_all(&["force<=0.5"], &PointMass::COSTS).unwrap();
     let task = PointMass::new(constraints).unwrap();
     let config = layers.build().unwrap();
-    let mut section: SelectedSection<LagSection> = config.section().unwrap();
+    let mut section: SelectedSection = config.section().unwrap();
     section.evolution.halve_at = halve_at.to_vec();
     section.evolution.copy_every = copy_every;
-    section.evolution.gammas = gammas.to_vec();
+    section.evolution.learners = kinds.to_vec();
+    section.evolution.horizons = horizons.to_vec();
     let mut rng = cmdp::rng([0; 4]);
     let setup = Setup { spec: task.spec(), rng: &mut rng };
     let mut selected = Selected::new(section, setup).unwrap();
@@ -58,7 +60,7 @@ fn discounted(
     (context, selected)
 }
 
-fn conclude(selected: &mut Selected<Lagrangian>, context: &mut Context, steps: u64) -> Record {
+fn conclude(selected: &mut Selected, context: &mut Context, steps: u64) -> Record {
     context.env_steps = steps;
     let mut record = Record::default();
     selected.conclude(context, &mut record);
@@ -68,7 +70,7 @@ fn conclude(selected: &mut Selected<Lagrangian>, context: &mut Context, steps: u
 #[test]
 fn the_worse_half_leaves_in_time_and_the_first_is_the_policy() {
     let (mut context, mut selected) = selected(&[0.5, 0.75], 0.0);
-    selected.config.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
+    selected.section.evolution.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
     let record = conclude(&mut selected, &mut context, 40);
     assert_eq!(record.get(&ROLLOUT_REWARD), Some(2.0 - 100.0), "in this generation");
     assert_eq!(record.get(&POPULATION_REWARD_MEAN), Some(3.125));
@@ -89,7 +91,7 @@ fn the_worse_half_leaves_in_time_and_the_first_is_the_policy() {
 #[test]
 fn by_reward_the_one_that_breaks_the_constraint_wins() {
     let (mut context, mut selected) = selected(&[0.5], 0.0);
-    selected.config.ranking = Ranking::Reward;
+    selected.section.evolution.ranking = Ranking::Reward;
     conclude(&mut selected, &mut context, 50);
     assert_eq!((selected.selection.leader, &selected.selection.left[..]), (1, &[1, 2][..]));
 }
@@ -97,8 +99,8 @@ fn by_reward_the_one_that_breaks_the_constraint_wins() {
 #[test]
 fn the_last_becomes_a_copy_of_the_first_until_the_last_halving() {
     let (mut context, mut selected) = selected(&[0.75], 0.5);
-    selected.config.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
-    let actors = |selected: &Selected<Lagrangian>| -> Vec<Mlp> {
+    selected.section.evolution.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
+    let actors = |selected: &Selected| -> Vec<Mlp> {
         selected.learners.iter().map(Algorithm::actor).collect()
     };
     let before = actors(&selected);
@@ -114,28 +116,39 @@ fn the_last_becomes_a_copy_of_the_first_until_the_last_halving() {
     assert_eq!(selected.selection.fresh[3], 1, "as the first's, which has fewer");
 }
 
+const BOTH: [Kind; 2] = [Kind::PpoLag, Kind::Ipo];
+
 #[test]
-fn discounts_are_dealt_out_in_turn_inherited_and_kept() {
-    let of = |selected: &Selected<Lagrangian>| -> Vec<f64> {
-        selected.learners.iter().map(|learner| learner.config().gamma).collect()
+fn genomes_are_dealt_out_in_turn_inherited_and_stored() {
+    let of = |selected: &Selected| -> Vec<(bool, f64)> {
+        let learners = selected.learners.iter();
+        let barrier = |one: &OnPolicy<Priced>| matches!(one.variant(), Priced::Barrier(_));
+        learners.map(|one| (barrier(one), one.config().gamma)).collect()
     };
-    assert_eq!(of(&selected(&[0.75], 0.5).1), [0.99; 4]);
-    let (mut context, mut one) = discounted(&[0.75], 0.5, &[0.5, 0.25, 0.75]);
-    one.config.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
-    assert_eq!(of(&one), [0.5, 0.25, 0.75, 0.5]);
+    let [near, far] =
+        [0.99, 1.0 - (1.0 - 0.99) / 10.0].map(|gamma| [(false, gamma), (true, gamma)]);
+    assert_eq!(of(&selected(&[0.75], 0.5).1), [near[0]; 4]);
+    let new = || varied(&[0.75], 0.5, &BOTH, &[1.0, 1.0, 10.0, 10.0]);
+    let (mut context, mut one) = new();
+    one.section.evolution.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
+    assert_eq!(of(&one), [near[0], near[1], far[0], far[1]]);
     conclude(&mut one, &mut context, 50);
-    assert_eq!(of(&one), [0.5, 0.25, 0.75, 0.75], "the last is a copy of the third");
+    assert_eq!(of(&one), [near[0], near[1], far[0], far[0]], "the last is a copy of the third");
     let store = Walk::save(|walk| one.walk(walk)).unwrap();
-    let mut again = discounted(&[0.75], 0.5, &[0.5, 0.25, 0.75]).1;
+    let mut again = new().1;
     Walk::load(&store, |walk| again.walk(walk)).unwrap();
     assert_eq!(of(&again), of(&one));
+    let actors = |selected: &Selected| -> Vec<Mlp> {
+        selected.learners.iter().map(Algorithm::actor).collect()
+    };
+    assert!(actors(&again) == actors(&one));
 }
 
 #[test]
-fn the_best_of_every_discount_stays_before_others_do() {
-    let (mut context, mut one) = discounted(&[0.5, 0.75], 0.0, &[0.5, 0.25]);
-    one.config.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
-    // By rank: 2, 0, 1, 3, of which 2 and 0 have one discount, 1 and 3 the other.
+fn the_best_of_every_genome_stays_before_others_do() {
+    let (mut context, mut one) = varied(&[0.5, 0.75], 0.0, &BOTH, &[1.0]);
+    one.section.evolution.ranking = Ranking::Stochastic { pf: 0.0, early_stop: true };
+    // By rank: 2, 0, 1, 3, of which 2 and 0 have multipliers, 1 and 3 a barrier.
     conclude(&mut one, &mut context, 50);
     assert_eq!(one.selection.left, [1, 2]);
     conclude(&mut one, &mut context, 80);
@@ -153,7 +166,7 @@ fn nobody_is_judged_before_all_have_ended_an_episode() {
 #[test]
 fn those_who_left_play_no_more_and_the_others_share_their_environments() {
     let mut layers = Layers::default();
-    layers.set("algorithm", "ecrl-ipo").set("steps", 4000);
+    layers.set("algorithm", "ecrl-ppo").set("steps", 4000);
     // Three learners on four environments, then two, then one.
     let values = "[ppo]\nhidden = [4]\ncollect = 200\nbatch = 50\nepochs = 2\nenvs = 4\n\
                   [evolution]\npopulation = 3\nhalve_at = [0.3, 0.6]\ncopy_every = 0.1\n";
@@ -175,14 +188,15 @@ fn those_who_left_play_no_more_and_the_others_share_their_environments() {
 
 #[test]
 fn a_stored_selection_that_does_not_fit_is_refused() {
-    let damages: [fn(&mut Selection); 7] = [
+    let damages: [fn(&mut Selection); 8] = [
         |s| s.left = vec![0, 0],
         |s| s.left = vec![4],
         |s| s.leader = 4,
         |s| s.episodes[1][0].cost.clear(),
         |s| s.episodes[1][0].reward = f64::NAN,
         |s| s.fresh[2] = 3,
-        |s| s.discounts.truncate(3),
+        |s| s.genomes.truncate(3),
+        |s| s.genomes[1] = 4,
     ];
     for damage in damages {
         let (_, mut first) = selected(&[0.5], 0.0);

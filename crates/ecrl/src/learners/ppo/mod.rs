@@ -120,11 +120,6 @@ impl Ppo {
         &self.config
     }
 
-    /// Takes another discount of the reward.
-    pub fn discount(&mut self, gamma: f64) {
-        self.config.actor_critic.gamma = gamma;
-    }
-
     /// The policy as all others are: from an observation as it comes to `[μ, log σ]`, or to scores. The
     /// normalisation is worked into the first layer, log σ into the last.
     pub fn actor(&self) -> Mlp {
