@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::member::Kind;
 use super::*;
 use crate::collect::stage::Threads;
 use crate::config::Layers;
 use crate::context::Times;
+use crate::population::ranking::Ranking;
 use crate::trainer::Trainer;
 use cmdp::{Env, PointMass};
 
