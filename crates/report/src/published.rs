@@ -7,7 +7,8 @@
 use std::fmt::Write as _;
 
 use ecrl::metrics::{
-    BEST_COST, BEST_FEASIBLE, BEST_REWARD, BEST_SAMPLED_COST, BEST_SAMPLED_REWARD, SECONDS,
+    BEST_COST, BEST_FEASIBLE, BEST_REWARD, BEST_SAMPLED_COST, BEST_SAMPLED_REWARD, FEASIBLE,
+    LEARNER_COST, LEARNER_REWARD, SAMPLED_COST, SAMPLED_REWARD, SECONDS,
 };
 
 use crate::axis::short;
@@ -35,6 +36,9 @@ const OMNISAFE: [Published; 12] = [
     ("SACPID", "sac-pid", [(1941., 14.), (2689., 21.), (813., 92.), (8., 8.), (1252., 41.)]),
     ("TD3Lag", "td3-lag", [(1944., 63.), (2741., 10.), (929., 41.), (16., 13.), (2996., 23.)]),
 ];
+
+/// Algorithms of ours that know nothing of constraints: the best of such a run that keeps one is a beginner.
+const FREE: [&str; 4] = ["ppo", "trpo", "sac", "td3"];
 
 /// The columns of the table.
 pub const HEAD: [&str; 9] = [
@@ -113,12 +117,11 @@ pub fn overview(runs: &[Run]) -> Vec<Line> {
             let name = format!("{}, {} steps", group[0].kind, short(group[0].config.steps as f64));
             let cells = std::array::from_fn(|task| {
                 let of = group.iter().filter(|run| run.config.task == TASKS[task]);
-                let seeds: Vec<(f64, f64, bool)> = of.filter_map(|run| retested(run)).collect();
+                let seeds: Vec<Judged> = of.filter_map(|run| judged(run)).collect();
                 let count = seeds.len() as f64;
-                let mean =
-                    |of: fn(&(f64, f64, bool)) -> f64| seeds.iter().map(of).sum::<f64>() / count;
-                let (reward, cost) = (mean(|seed| seed.0), mean(|seed| seed.1));
-                let kept = seeds.iter().all(|seed| seed.2);
+                let mean = |of: fn(&Judged) -> f64| seeds.iter().map(of).sum::<f64>() / count;
+                let (reward, cost) = (mean(|seed| seed.mean.0), mean(|seed| seed.mean.1));
+                let kept = seeds.iter().all(|seed| seed.kept);
                 raise(&mut best[task][1], reward, kept && count > 0.0, &group[0].kind);
                 let several = if count > 1.0 { format!(", {count} seeds") } else { String::new() };
                 if count > 0.0 { beside(reward, cost, kept) + &several } else { "-".into() }
@@ -158,29 +161,38 @@ fn comparable(run: &Run) -> bool {
         && TASKS.contains(&&run.config.task[..])
 }
 
-/// Reward and cost of the best policy with its mean action when it was tested again, and whether it kept the
-/// constraint both ways.
-fn retested(run: &Run) -> Option<(f64, f64, bool)> {
-    let best = run.generations.iter().rev().find(|record| record.get(&BEST_REWARD).is_some())?;
-    let [cost] = best.get(&BEST_COST)?[..] else { return None };
-    Some((best.get(&BEST_REWARD)?, cost, best.get(&BEST_FEASIBLE)?))
+/// What a run came to: reward and cost with its mean action, with sampled ones, and whether both kept the
+/// constraint.
+struct Judged {
+    mean: (f64, f64),
+    sampled: (f64, f64),
+    kept: bool,
 }
 
-/// A run of ours, by the best policy that was tested again.
+/// By the best policy when it was tested again; of what knows nothing of constraints, by the last test.
+fn judged(run: &Run) -> Option<Judged> {
+    let free = FREE.contains(&&run.config.algorithm[..]);
+    let (rewards, costs, kept) = match free {
+        true => ([&LEARNER_REWARD, &SAMPLED_REWARD], [&LEARNER_COST, &SAMPLED_COST], &FEASIBLE),
+        false => {
+            ([&BEST_REWARD, &BEST_SAMPLED_REWARD], [&BEST_COST, &BEST_SAMPLED_COST], &BEST_FEASIBLE)
+        }
+    };
+    let record = run.generations.iter().rev().find(|record| record.get(rewards[0]).is_some())?;
+    let face = |i: usize| Some((record.get(rewards[i])?, *record.get(costs[i])?.first()?));
+    Some(Judged { mean: face(0)?, sampled: face(1)?, kept: record.get(kept)? })
+}
+
+/// A run of ours.
 fn row(task: &str, [theirs, figures]: [&str; 2], run: &Run) -> Row {
-    let last = run.generations.iter().rev();
-    let best = last.clone().find(|record| record.get(&BEST_REWARD).is_some());
-    let face = |reward: Option<f64>, cost: Option<Vec<f64>>| match (reward, cost.as_deref()) {
-        (Some(reward), Some([cost])) => format!("{} / {}", short(reward), short(*cost)),
-        _ => "-".into(),
+    let judged = judged(run);
+    let face = |face: fn(&Judged) -> (f64, f64)| {
+        let text = |(reward, cost)| format!("{} / {}", short(reward), short(cost));
+        judged.as_ref().map(face).map_or("-".into(), text)
     };
-    let of = |best: &ecrl::metrics::Record| {
-        let mean = face(best.get(&BEST_REWARD), best.get(&BEST_COST));
-        (mean, face(best.get(&BEST_SAMPLED_REWARD), best.get(&BEST_SAMPLED_COST)))
-    };
-    let (mean, sampled) = best.map_or(("-".into(), "-".into()), of);
-    let feasible = best.and_then(|best| best.get(&BEST_FEASIBLE));
-    let seconds = last.clone().find_map(|record| record.get(&SECONDS));
+    let (mean, sampled) = (face(|judged| judged.mean), face(|judged| judged.sampled));
+    let feasible = judged.as_ref().map(|judged| judged.kept);
+    let seconds = run.generations.iter().rev().find_map(|record| record.get(&SECONDS));
     let kept = feasible.map_or("-", |kept| if kept { "yes" } else { "no" });
     let cells = [
         task.to_owned(),
@@ -199,7 +211,8 @@ fn row(task: &str, [theirs, figures]: [&str; 2], run: &Run) -> Row {
 /// What a reader must know of it.
 pub const NOTE: &str = "Reward / cost under velocity<=25. Published: OmniSafe's benchmark pages, mean over seeds after \
     1e7 steps (SAC and TD3: 1e6). Ours: the best policy of each finished run, tested again on fresh starts, with \
-    its mean action (and in the table of every run with sampled ones); broken means that either face broke the \
+    its mean action (and in the table of every run with sampled ones), or the last where an algorithm knows nothing of \
+    constraints (ppo, trpo, sac, td3); broken means that either face broke the \
     constraint. Minutes are those of the run, beside whatever else its machine did.";
 
 /// Both in Markdown.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ecrl::config::Config;
 use ecrl::metrics::{
     BEST_COST, BEST_FEASIBLE, BEST_REWARD, BEST_SAMPLED_COST, BEST_SAMPLED_REWARD, CHAMPION_REWARD,
-    ENV_STEPS, EXCESS, GENERATION, LEARNER_COST, LEARNER_REWARD, Record, SAMPLED_COST,
+    ENV_STEPS, EXCESS, FEASIBLE, GENERATION, LEARNER_COST, LEARNER_REWARD, Record, SAMPLED_COST,
     SAMPLED_REWARD, SECONDS,
 };
 use report::Report;
@@ -79,6 +79,10 @@ impl Fake {
             generation.set(&BEST_FEASIBLE, self.cost <= 0.4 && self.sampled <= 0.4);
             if self.config.algorithm == "ecrl" {
                 generation.set(&CHAMPION_REWARD, 7.0);
+            }
+            if self.config.algorithm == "ppo" {
+                generation.set(&FEASIBLE, false);
+                generation.set(&BEST_REWARD, 1.0); // before it had learnt to break the constraint
             }
             serde_json::to_string(&generation).unwrap() + "\n"
         });
@@ -305,9 +309,11 @@ fn ours_stands_beside_what_was_published_for_the_same_constraint() {
     run.config.constraints = vec!["sum(velocity)<=25".into()];
     (run.reward, run.cost, run.sampled) = (1725.0, 0.25, 0.375);
     run.write(&folder.0);
-    let other = Fake::new("hopper", "pdac", 0);
-    Fake { config: Config { constraints: run.config.constraints, ..other.config }, ..other }
-        .write(&folder.0);
+    for algorithm in ["pdac", "ppo"] {
+        let mut other = Fake::new("hopper", algorithm, 0);
+        other.config.constraints = run.config.constraints.clone();
+        other.write(&folder.0);
+    }
     let out = folder.0.join("report");
     report(&folder.0).write(&out).unwrap();
     let text = std::fs::read_to_string(out.join("published.md")).unwrap();
@@ -324,7 +330,9 @@ fn ours_stands_beside_what_was_published_for_the_same_constraint() {
         "{text}"
     );
     assert!(text.contains("| hopper | - | - | pdac, seed 0 |"), "{text}");
-    assert_eq!(text.matches("\n| hopper |").count(), 2, "{text}");
+    assert!(text.contains("| ppo, 1000 steps | - | - | 100 / 0.3, broken | - | - |"), "{text}");
+    assert!(text.contains("| ppo, seed 0 | 100 / 0.3 | 50 / 0.35 | no | 1000 |"), "{text}");
+    assert_eq!(text.matches("\n| hopper |").count(), 3, "{text}");
     assert!(!text.contains("\n| ant |"));
     let page = std::fs::read_to_string(out.join("index.html")).unwrap();
     assert!(page.contains("Beside published figures") && page.contains("1438 / 10"));
