@@ -46,7 +46,7 @@ pub struct EvalArgs {
 
 pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
     let chosen = args.policy.choose(&args.constraints)?;
-    let (policy, task) = (&chosen.policy, &chosen.task);
+    let (policy, task) = (&chosen.policy, chosen.task.name());
     let name = chosen.path.file_name().unwrap_or_default().to_string_lossy();
     let name = printable(&name);
     let faces: &[(&str, Choice)] = match (args.mean, args.sample) {
@@ -57,7 +57,7 @@ pub fn eval(args: EvalArgs, output: &mut impl Write) -> Result<(), Failure> {
     let mut results = Vec::new();
     for (name, choice) in faces {
         let envs = (0..threads(args.threads))
-            .map(|_| Ok(Box::new(chosen.robot()?) as Box<dyn Env>))
+            .map(|_| Ok(chosen.robot()? as Box<dyn Env>))
             .collect::<Result<Vec<_>, Failure>>()?;
         let result = evaluate(&policy.actor, envs, args.episodes as usize, args.seed, *choice)?;
         results.push((*name, result));

@@ -6,7 +6,8 @@ use cmdp::ConstraintError;
 use ecrl::config::ConfigError;
 use ecrl::trainer::TrainError;
 use report::ReportError;
-use robots::{RobotError, UnknownTask};
+use robots::own::OwnTaskError;
+use robots::{RobotError, TaskError};
 use runs::directory::RunError;
 use runs::driver::DriveError;
 use runs::grid::GridError;
@@ -55,8 +56,14 @@ impl Failure {
     }
 }
 
-impl From<UnknownTask> for Failure {
-    fn from(error: UnknownTask) -> Self {
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Self {
+        Self::input(error)
+    }
+}
+
+impl From<OwnTaskError> for Failure {
+    fn from(error: OwnTaskError) -> Self {
         Self::input(error)
     }
 }

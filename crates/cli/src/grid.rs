@@ -155,7 +155,7 @@ fn sheets(
     for figure in figures {
         let agents = figure.agents().into_iter();
         let labels: Result<Vec<String>, _> =
-            agents.map(|agent| grid.label(&agent.variant, &environment::Robots)).collect();
+            agents.map(|agent| grid.label(&agent.variant)).collect();
         let sheet = Sheet::new(&report, *figure, &labels?);
         sheet.write(&args.out)?;
         let [agree, disagree, open] = sheet.counts();

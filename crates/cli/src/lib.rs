@@ -60,14 +60,8 @@ enum Command {
     Runs(list::RunsArgs),
     /// Compare two runs: what differs in their values and results
     Compare(compare::CompareArgs),
-    /// List the tasks: sizes, time limit, costs with their usual thresholds
-    Tasks {
-        /// Print a JSON array, an object for each task: name, description, observation and action (how
-        /// many numbers), steps (the time limit), speed_limit, costs (each with name, aggregate,
-        /// threshold, description)
-        #[arg(long)]
-        json: bool,
-    },
+    /// List the tasks, or begin and check a task of your own
+    Tasks(tasks::TasksArgs),
     /// List the algorithms, or the values, presets and metrics of one
     Algorithms {
         /// The algorithm
@@ -82,7 +76,7 @@ enum Command {
     /// termination too. Without "constraints" the task's own, torque<=0.4, is measured.
     #[command(verbatim_doc_comment)]
     Replay {
-        /// The task, as listed by `ecrl tasks`
+        /// The task, as listed by `ecrl tasks`, or the file of one of your own
         task: String,
         /// The JSON file
         file: PathBuf,
@@ -148,7 +142,7 @@ fn run(command: Command, program: Option<Vec<OsString>>) -> Result<(), Failure> 
         Command::Export(args) => export::export(args, &mut output)?,
         Command::Runs(args) => list::runs(args, &mut output)?,
         Command::Compare(args) => compare::compare(args, &mut output)?,
-        Command::Tasks { json } => tasks::tasks(json, &mut output)?,
+        Command::Tasks(args) => tasks::tasks(args, &mut output)?,
         Command::Algorithms { name } => tasks::algorithms(name.as_deref(), &mut output)?,
         Command::Replay { task, file } => tasks::replay(&task, file, &mut output)?,
         Command::Grid(args) => grid::grid(args, program?, &mut output)?,

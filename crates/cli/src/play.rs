@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ecrl::evaluate;
 use report::playback;
-use robots::Robot;
+use robots::Body;
 use runs::output::put;
 use runs::policy::Policy;
 use runs::shell::printable;
@@ -54,7 +54,7 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
         video::check(video)?;
     }
     let key = |episode: usize| evaluate::key(args.seed, episode as u64);
-    let mut record = |episode: usize| playback::record(&mut robot, &policy, key(episode));
+    let mut record = |episode: usize| playback::record(&mut *robot, &policy, key(episode));
     let (episodes, median) = match args.episodes {
         Some(count) => ((0..count as usize).collect(), String::new()),
         None => {
@@ -92,17 +92,17 @@ pub fn play(args: PlayArgs, output: &mut impl Write) -> Result<(), Failure> {
 
 /// Plays the episodes in a window, as fast as the robot moves.
 #[cfg(feature = "window")]
-fn in_window(keys: &[[u64; 4]], mut robot: Robot, policy: &Policy) -> Result<(), Failure> {
+fn in_window(keys: &[[u64; 4]], mut robot: Box<dyn Body>, policy: &Policy) -> Result<(), Failure> {
     use cmdp::Env as _;
-    let mut window = robots::Window::open(&robot).map_err(Failure::run)?;
-    let step_time = std::time::Duration::from_secs_f64(cmdp::Visual::seconds_per_step(&robot));
+    let mut window = robots::Window::open(&mut *robot).map_err(Failure::run)?;
+    let step_time = std::time::Duration::from_secs_f64(cmdp::Visual::seconds_per_step(&*robot));
     let mut obs = vec![0.0; robot.spec().observation];
     let mut costs = vec![0.0; robot.spec().constraints.len()];
     for key in keys {
         robot.reset(&mut cmdp::rng(*key), &mut obs);
         let mut due = std::time::Instant::now();
         loop {
-            if !window.show(&mut robot).map_err(Failure::run)? {
+            if !window.show(&mut *robot).map_err(Failure::run)? {
                 return Ok(());
             }
             due += step_time;
@@ -118,7 +118,7 @@ fn in_window(keys: &[[u64; 4]], mut robot: Robot, policy: &Policy) -> Result<(),
 }
 
 #[cfg(not(feature = "window"))]
-fn in_window(_: &[[u64; 4]], _: Robot, _: &Policy) -> Result<(), Failure> {
+fn in_window(_: &[[u64; 4]], _: Box<dyn Body>, _: &Policy) -> Result<(), Failure> {
     Err(Failure::input(
         "this program was built without a window: expected one built with ECRL_FEATURES=window",
     ))

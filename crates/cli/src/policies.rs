@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use cmdp::Env as _;
-use robots::Robot;
+use robots::{AnyTask, Body};
 use runs::policy::Policy;
 use runs::{directory, read};
 
@@ -27,6 +26,9 @@ pub struct PolicyArgs {
     /// Which of the run's policies [default: best]
     #[arg(long, value_enum)]
     policy: Option<Which>,
+    /// The file of the task of your own that it acts in, for a policy by itself: FILE.toml
+    #[arg(long, value_name = "FILE")]
+    task: Option<String>,
 }
 
 /// A policy and where it acts.
@@ -34,7 +36,7 @@ pub struct Chosen {
     /// The file.
     pub path: PathBuf,
     pub policy: Policy,
-    pub task: String,
+    pub task: AnyTask,
     pub constraints: Vec<String>,
 }
 
@@ -95,15 +97,16 @@ impl PolicyArgs {
         let (task, trained) = match path == self.run {
             true => {
                 let Policy { about, .. } = Policy::open(&path)?;
-                if about.interface.is_some() {
-                    return Err(environment::foreign(&about.task, &path));
-                }
-                (about.task, about.constraints)
+                let task = environment::of_policy(&about, &path, self.task.as_deref())?;
+                (task, about.constraints)
             }
             false => {
+                if let Some(task) = &self.task {
+                    let text = format!("--task {task}: a run keeps its own copy; expected none");
+                    return Err(Failure::input(text));
+                }
                 let config = read::config(&self.run)?;
-                environment::refuse_foreign(&config, &self.run)?;
-                (config.task, config.constraints)
+                (environment::of_run(&self.run, &config)?, config.constraints)
             }
         };
         let constraints = match other {
@@ -119,7 +122,7 @@ impl PolicyArgs {
 
 impl Chosen {
     /// The robot that it moves.
-    pub fn robot(&self) -> Result<Robot, Failure> {
+    pub fn robot(&self) -> Result<Box<dyn Body>, Failure> {
         environment::robot(&self.task, &self.constraints)
     }
 }

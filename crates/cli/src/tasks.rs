@@ -1,15 +1,20 @@
 //! `ecrl tasks`, `ecrl algorithms` and `ecrl replay`.
 
+use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use ecrl::algorithms::{self, ALGORITHMS};
 use ecrl::config::Config;
-use robots::{COSTS, MAX_STEPS, Replay, ReplayError, TASKS, Task};
+use robots::own::{self, OwnTask};
+use robots::{AnyTask, COSTS, MAX_STEPS, Replay, ReplayError, TASKS, Task};
+use runs::shell::{printable, quote};
 use serde_json::json;
 
 use crate::environment;
 use crate::failure::Failure;
+use crate::text;
 
 /// The tasks, each as an object.
 pub fn tasks_json() -> serde_json::Value {
@@ -41,7 +46,79 @@ pub fn tasks_json() -> serde_json::Value {
     json!(tasks)
 }
 
-pub fn tasks(json: bool, output: &mut impl Write) -> Result<(), Failure> {
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct TasksArgs {
+    /// Print a JSON array, an object for each task: name, description, observation and action (how
+    /// many numbers), steps (the time limit), speed_limit, costs (each with name, aggregate,
+    /// threshold, description)
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    command: Option<TasksCommand>,
+}
+
+#[derive(Subcommand)]
+enum TasksCommand {
+    /// Write a commented task file for a model, to begin with: MODEL.toml beside it
+    New {
+        /// A MuJoCo model: MJCF or URDF
+        model: PathBuf,
+        /// The file [default: beside the model]
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Play a task of your own at random: sizes, what its numbers are between, what its costs come to, how fast it is,
+    /// and what may be amiss
+    Check {
+        /// The task's file
+        file: String,
+        /// Episodes
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        episodes: u32,
+        /// The seed of starts and actions
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+}
+
+pub fn tasks(args: TasksArgs, output: &mut impl Write) -> Result<(), Failure> {
+    match args.command {
+        None => list(args.json, output),
+        Some(TasksCommand::New { model, out }) => begin(&model, out, output),
+        Some(TasksCommand::Check { file, episodes, seed }) => {
+            let task = OwnTask::read(file.as_ref())?;
+            let checked = own::check(&task, episodes as usize, seed);
+            let checked = checked.map_err(|error| Failure::run(format!("{file}: {error}")))?;
+            Ok(write!(output, "{checked}")?)
+        }
+    }
+}
+
+/// Writes a task file for a model.
+fn begin(model: &Path, out: Option<PathBuf>, output: &mut impl Write) -> Result<(), Failure> {
+    let out = out.unwrap_or_else(|| model.with_extension("toml"));
+    if out.extension().is_none_or(|end| end != "toml") {
+        return Err(Failure::input(format!("--out is {}; expected a .toml file", out.display())));
+    }
+    let compiled = OwnTask::load(model).map_err(Failure::input)?;
+    // As the file will name it.
+    let folder = out.parent().unwrap_or(Path::new(""));
+    let inside = model.strip_prefix(folder).ok().filter(|path| path.is_relative());
+    let named = match inside {
+        Some(path) => path.to_owned(),
+        None => std::path::absolute(model).map_err(Failure::input)?,
+    };
+    let text = own::starter(&compiled, &named.display().to_string());
+    let io = |error| Failure::input(format!("{}: {error}", out.display()));
+    let mut file = File::create_new(&out).map_err(io)?;
+    file.write_all(text.as_bytes()).map_err(io)?;
+    let (out, program) = (printable(&quote(&out.display().to_string())), text::program());
+    writeln!(output, "wrote {out}\nnext:\n  {program} tasks check {out}    what it is like")?;
+    Ok(writeln!(output, "  {program} train {out} --algo ppo-lag --steps 500k")?)
+}
+
+fn list(json: bool, output: &mut impl Write) -> Result<(), Failure> {
     if json {
         writeln!(output, "{:#}", tasks_json())?;
         return Ok(());
@@ -93,8 +170,8 @@ pub fn algorithms(name: Option<&str>, output: &mut impl Write) -> Result<(), Fai
 }
 
 pub fn replay(task: &str, file: PathBuf, output: &mut impl Write) -> Result<(), Failure> {
-    let task = Task::find(task)?;
-    Replay::read(&file).and_then(|replay| replay.play(task, output)).map_err(|error| match error {
+    let task = AnyTask::find(task)?;
+    Replay::read(&file).and_then(|replay| replay.play(&task, output)).map_err(|error| match error {
         ReplayError::Write(error) => error.into(),
         ReplayError::Robot(error) => error.into(),
         error => Failure::input(format!("{}: {error}", file.display())),

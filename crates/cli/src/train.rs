@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ecrl::config::{Config, Layers};
 use runs::driver::{Options, Run};
+use runs::grid::USUAL;
 use runs::policy::Policy;
 use runs::read;
 
@@ -19,7 +20,7 @@ use crate::threads;
 
 #[derive(Args)]
 pub struct TrainArgs {
-    /// The task, as listed by `ecrl tasks`
+    /// The task, as listed by `ecrl tasks`, or the file of one of your own: FILE.toml
     task: Option<String>,
     /// The algorithm, as listed by `ecrl algorithms` [default: ecrl]
     #[arg(long)]
@@ -32,7 +33,7 @@ pub struct TrainArgs {
     #[arg(long, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// A constraint, as in 'torque<=0.4' or 'sum(torque)<=200'; may be given several times, 'none'
-    /// for none [default: torque<=0.4]
+    /// for none [default: torque<=0.4; of a task of your own every cost at its threshold]
     #[arg(long = "constraint", value_name = "CONSTRAINT")]
     constraints: Vec<String>,
     /// The fixed penalty of erl-shaped and sr-shaped, or where an adaptive one starts; with several
@@ -115,32 +116,41 @@ impl DriveArgs {
 
 pub fn train(args: TrainArgs, output: &mut (impl Write + Send)) -> Result<(), Failure> {
     let mut config = config(&args)?;
-    environment::refuse_foreign(&config, args.config.as_deref().unwrap_or("--set".as_ref()))?;
-    environment::resolve(&mut config)?;
+    // A task that is given is not the file's, whatever that one was.
+    let file = args.config.as_deref().filter(|_| args.task.is_none());
+    let beside = file.map(|file| file.parent().unwrap_or("".as_ref()));
+    let source = config.task.clone();
+    let task = environment::resolve(&mut config, beside)?;
     let mut options = args.drive.options(args.force)?;
     options.start = args.from.as_deref().map(Policy::open).transpose()?;
     let out = args.out.unwrap_or_else(|| {
         format!("runs/{}-{}-{}", config.task, config.algorithm, config.seed).into()
     });
+    options.task = environment::copy(&task, &source);
     let stop = Stop::install()?;
-    let run = Run::create(config, &out, &options, environment::make)?;
+    let run = Run::create(config, &out, &options, environment::make(task))?;
     drive(run, &args.drive, stop, output)
 }
 
 pub fn resume(args: ResumeArgs, output: &mut (impl Write + Send)) -> Result<(), Failure> {
     let mut options = args.drive.options(false)?;
     options.set = args.set;
+    let task = environment::of_run(&args.run, &read::config(&args.run)?)?;
     if !args.constraints.is_empty() {
-        let constraints = environment::written_out(&args.constraints)?;
+        let constraints = environment::written_out(&args.constraints, &task)?;
         options.set.push(format!("constraints={}", list(&constraints)));
     }
     if !args.until.is_empty() {
         options.set.push(format!("test.until={}", list(&args.until)));
     }
     let steps = args.steps.as_deref().map(count).transpose()?;
-    environment::refuse_foreign(&read::config(&args.run)?, &args.run)?;
     let stop = Stop::install()?;
-    let run = Run::resume(&args.run, steps.map(|steps| steps as u64), &options, environment::make)?;
+    let changed = environment::changed(&args.run);
+    let make = environment::make(task);
+    let run = Run::resume(&args.run, steps.map(|steps| steps as u64), &options, make)?;
+    if let Some(changed) = changed {
+        let _ = writeln!(std::io::stderr(), "warning: {changed}");
+    }
     if !args.drive.quiet {
         match run.resumed_at() {
             Some(steps) => writeln!(output, "resuming at {steps} steps")?,
@@ -166,7 +176,7 @@ fn drive(
 
 fn config(args: &TrainArgs) -> Result<Config, Failure> {
     let mut layers = Layers::default();
-    layers.set("constraints", environment::usual_constraints());
+    layers.set("constraints", vec![USUAL.to_owned()]);
     if let Some(path) = &args.config {
         let named =
             |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
@@ -206,7 +216,7 @@ fn config(args: &TrainArgs) -> Result<Config, Failure> {
     }
     let config = layers.build()?;
     if config.task.is_empty() {
-        return Err(Failure::input("no task given: expected one of those `ecrl tasks` lists"));
+        return Err(Failure::input("no task given: expected one of those `ecrl tasks` lists, or a file"));
     }
     Ok(config)
 }

@@ -141,7 +141,7 @@ fn lines(playback: &Playback, step: usize) -> Vec<String> {
         let sum: f64 = watched.costs[..step].iter().sum();
         lines.push(watched.told(if watched.mean { sum / step as f64 } else { sum }));
     }
-    if let Some(ended) = playback.ended.filter(|_| step == playback.rewards.len()) {
+    if let Some(ended) = playback.ended.as_ref().filter(|_| step == playback.rewards.len()) {
         lines.push(ended.into());
     }
     lines

@@ -3,6 +3,7 @@
 //! As text, `torque<=0.4` bounds a cost with the aggregate that cost implies, and
 //! `sum(torque)<=200` names another one.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,16 +40,16 @@ impl Aggregate {
 }
 
 /// A cost that a task can measure at every step, with the constraint it usually stands in.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
     /// The name used in constraints.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The aggregate implied when a constraint names none.
     pub aggregate: Aggregate,
     /// The usual threshold ε.
     pub threshold: f64,
     /// What is measured, in a few words.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
 }
 
 /// "J_C, the aggregate of a cost over an episode, must not exceed a threshold."
@@ -186,9 +187,10 @@ impl FromStr for Constraint {
 
 fn find(name: &str, costs: &[Cost]) -> Result<usize, ConstraintError> {
     costs.iter().position(|c| c.name == name).ok_or_else(|| {
-        let names: Vec<&str> = costs.iter().map(|c| c.name).collect();
+        let names: Vec<&str> = costs.iter().map(|c| &c.name[..]).collect();
         let hint = match nearest(name, names.iter().copied()).first() {
             Some(best) => format!("did you mean '{best}'?"),
+            None if names.is_empty() => "the task measures none".into(),
             None => format!("expected one of: {}", names.join(", ")),
         };
         ConstraintError::UnknownCost { name: name.into(), hint }
@@ -253,8 +255,18 @@ mod tests {
     use super::*;
 
     const COSTS: [Cost; 2] = [
-        Cost { name: "torque", aggregate: Aggregate::Mean, threshold: 0.4, description: "" },
-        Cost { name: "velocity", aggregate: Aggregate::Sum, threshold: 25.0, description: "" },
+        Cost {
+            name: Cow::Borrowed("torque"),
+            aggregate: Aggregate::Mean,
+            threshold: 0.4,
+            description: Cow::Borrowed(""),
+        },
+        Cost {
+            name: Cow::Borrowed("velocity"),
+            aggregate: Aggregate::Sum,
+            threshold: 25.0,
+            description: Cow::Borrowed(""),
+        },
     ];
 
     fn parse(text: &str) -> Result<Constraint, ConstraintError> {

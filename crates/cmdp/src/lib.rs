@@ -44,4 +44,4 @@ pub use median::median;
 pub use nearest::nearest;
 pub use point_mass::PointMass;
 pub use random::{Rng, rng};
-pub use visual::{Shape, Visual};
+pub use visual::{Mesh, Shape, Visual};

@@ -15,6 +15,8 @@
 //! takes a mean force of 1/3, and 42.8 with `force<=0.1`. (61, not 60: rewards count from the end of
 //! the first step.)
 
+use std::borrow::Cow;
+
 use rand::RngExt as _;
 
 use crate::{Aggregate, Constraint, ConstraintError, Cost, Env, EnvSpec, Rng, StateError, Step};
@@ -31,10 +33,10 @@ pub struct PointMass {
 impl PointMass {
     /// What can be constrained: the mean force.
     pub const COSTS: [Cost; 1] = [Cost {
-        name: "force",
+        name: Cow::Borrowed("force"),
         aggregate: Aggregate::Mean,
         threshold: 0.1,
-        description: "absolute force",
+        description: Cow::Borrowed("absolute force"),
     }];
 
     const DT: f64 = 0.1;

@@ -5,18 +5,34 @@ use crate::Env;
 /// A shape of a scene.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Shape {
-    /// `plane`, `sphere`, `capsule`, `cylinder`, `ellipsoid` or `box`.
+    /// `plane`, `sphere`, `capsule`, `cylinder`, `ellipsoid`, `box` or `mesh`.
     pub kind: &'static str,
     /// Half sizes; a capsule and a cylinder have their radius and half length.
     pub size: [f64; 3],
     /// Red, green, blue, opacity.
     pub colour: [f32; 4],
+    /// Of a mesh, its number among [`Visual::meshes`].
+    pub mesh: Option<usize>,
+}
+
+/// Triangles that shapes may be made of.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Mesh {
+    /// Corners.
+    pub vertices: Vec<[f32; 3]>,
+    /// The three corners of each triangle, by their numbers.
+    pub faces: Vec<[u32; 3]>,
 }
 
 /// An environment that can be drawn.
 pub trait Visual: Env {
     /// All shapes, the same throughout.
     fn shapes(&self) -> Vec<Shape>;
+
+    /// The meshes that shapes name.
+    fn meshes(&self) -> Vec<Mesh> {
+        Vec::new()
+    }
 
     /// Where each shape is now: its position, then its rotation matrix row after row.
     fn poses(&self) -> Vec<[f32; 12]>;
@@ -30,13 +46,18 @@ pub trait Visual: Env {
     }
 
     /// What an entry of an action is measured in; it lies in [-1, 1].
-    fn action_unit(&self) -> &'static str {
-        "share of the maximum"
+    fn action_unit(&self) -> String {
+        "share of the maximum".into()
     }
 
     /// What the cost of that name is measured in; nothing where it is a plain number.
-    fn cost_unit(&self, cost: &str) -> &'static str {
+    fn cost_unit(&self, cost: &str) -> String {
         let _ = cost;
-        ""
+        String::new()
+    }
+
+    /// Why the last step terminated the episode, as in `it ...`.
+    fn why_ended(&self) -> String {
+        "fell".into()
     }
 }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use cmdp::{Aggregate, Constraint, Episode, Shape, Step, Visual};
+use cmdp::{Aggregate, Constraint, Episode, Mesh, Shape, Step, Visual};
 use runs::policy::Policy;
 use serde::Serialize;
 
@@ -15,6 +15,8 @@ pub struct Playback {
     pub title: String,
     /// The shapes, each with `kind`, `size` and `colour`.
     pub shapes: Vec<Shape>,
+    /// The meshes that shapes name.
+    pub meshes: Vec<Mesh>,
     /// Seconds between two frames.
     pub seconds: f64,
     /// The reward of every step.
@@ -26,9 +28,9 @@ pub struct Playback {
     /// What each motor moves.
     pub action_names: Vec<String>,
     /// What actions are measured in.
-    pub action_unit: &'static str,
+    pub action_unit: String,
     /// Why it ended before the time limit, if it did: it fell, or the simulation broke down.
-    pub ended: Option<&'static str>,
+    pub ended: Option<String>,
     /// Of every frame, for every shape, position and rotation: one frame more than there are steps.
     #[serde(skip)]
     pub poses: Vec<[f32; 12]>,
@@ -43,7 +45,7 @@ pub struct Watched {
     /// Its name.
     pub name: String,
     /// What a cost is measured in.
-    pub unit: &'static str,
+    pub unit: String,
     /// Whether the costs of an episode are averaged, or summed.
     pub mean: bool,
     /// ε
@@ -53,7 +55,7 @@ pub struct Watched {
 }
 
 /// Plays one episode with the mean action. The policy must be one of the environment's task.
-pub fn record<V: Visual>(env: &mut V, policy: &Policy, key: [u64; 4]) -> Playback {
+pub fn record<V: Visual + ?Sized>(env: &mut V, policy: &Policy, key: [u64; 4]) -> Playback {
     let spec = env.spec().clone();
     let mut obs = vec![0.0; spec.observation];
     let mut costs = vec![0.0; spec.constraints.len()];
@@ -71,6 +73,7 @@ pub fn record<V: Visual>(env: &mut V, policy: &Policy, key: [u64; 4]) -> Playbac
             about.algorithm, about.task, about.env_steps
         ),
         shapes: env.shapes(),
+        meshes: env.meshes(),
         seconds: env.seconds_per_step(),
         rewards: Vec::new(),
         constraints: spec.constraints.iter().map(watched).collect(),
@@ -87,7 +90,12 @@ pub fn record<V: Visual>(env: &mut V, policy: &Policy, key: [u64; 4]) -> Playbac
         let seen: Vec<f32> = obs.iter().map(|&x| x as f32).collect();
         let action = policy.act(&seen).expect("a policy of this task");
         let step = env.step(&action, &mut obs, &mut costs);
-        playback.push(&step, action, &costs);
+        let ended = match (step.unstable, step.terminated) {
+            (true, _) => Some("the simulation broke down".into()),
+            (_, true) => Some(env.why_ended()),
+            _ => None,
+        };
+        playback.push(&step, action, &costs, ended);
         playback.poses.extend(env.poses());
         if step.is_last() {
             return playback;
@@ -105,17 +113,13 @@ pub fn typical(returns: &[f64]) -> usize {
 }
 
 impl Playback {
-    fn push(&mut self, step: &Step, action: Vec<f32>, costs: &[f64]) {
+    fn push(&mut self, step: &Step, action: Vec<f32>, costs: &[f64], ended: Option<String>) {
         self.episode.push(step, costs);
         self.rewards.push(step.reward);
         let each_cost = self.constraints.iter_mut().zip(costs);
         each_cost.for_each(|(watched, cost)| watched.costs.push(*cost));
         self.actions.push(action);
-        self.ended = match (step.unstable, step.terminated) {
-            (true, _) => Some("the simulation broke down"),
-            (_, true) => Some("fell"),
-            _ => None,
-        };
+        self.ended = ended;
     }
 
     /// Where every shape is after so many steps.
@@ -132,7 +136,7 @@ impl Playback {
             told += ", ";
             told += &watched.told(value);
         }
-        if let Some(ended) = self.ended {
+        if let Some(ended) = &self.ended {
             told += &format!(", {ended} at {seconds:.2} s");
         }
         told

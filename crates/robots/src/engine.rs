@@ -1,6 +1,6 @@
 //! The physics engine: its version, its log, and one compiled model for each task.
 
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 use mujoco_rs::logging::set_log_handler;
 use mujoco_rs::prelude::{MjLogMessage, MjModel, MjtLogLevel};
@@ -22,18 +22,26 @@ pub enum EngineError {
 }
 
 /// The model of a task, compiled at first use and then shared by all threads.
-pub(crate) fn model(task: &'static Task) -> Result<&'static MjModel, EngineError> {
+pub(crate) fn model(task: &'static Task) -> Result<Arc<MjModel>, EngineError> {
+    ready()?;
+    let model = task.model.get_or_init(|| {
+        let model = MjModel::from_xml_string(task.mjcf);
+        Arc::new(model.expect("the tests compile every embedded model"))
+    });
+    Ok(model.clone())
+}
+
+/// Sees that the engine is the right one and writes nowhere by itself.
+pub(crate) fn ready() -> Result<(), EngineError> {
     let version = mujoco_rs::mujoco_version();
     if version != VERSION {
         return Err(EngineError::Version(version.into()));
     }
     static LOG: Once = Once::new();
-    // SAFETY: this crate touches MuJoCo only through models, which are all made below, and `Once`
-    // holds back every other thread until the handler is in place.
+    // SAFETY: this crate touches MuJoCo only through models, which are all made after a call of this, and
+    // `Once` holds back every other thread until the handler is in place.
     LOG.call_once(|| unsafe { set_log_handler(log) });
-    Ok(task.model.get_or_init(|| {
-        MjModel::from_xml_string(task.mjcf).expect("the tests compile every embedded model")
-    }))
+    Ok(())
 }
 
 /// Without a handler MuJoCo writes warnings to stderr and to a MUJOCO_LOG.TXT in the working

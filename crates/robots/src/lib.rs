@@ -1,6 +1,6 @@
-//! The five MuJoCo locomotion robots as constrained problems.
+//! MuJoCo robots as constrained problems: five that are built in, and those of a user's own ([`own`]).
 //!
-//! The tasks are Gymnasium's `-v4` tasks, bit for bit: the same compiled model, the same
+//! The five are Gymnasium's `-v4` tasks, bit for bit: the same compiled model, the same
 //! observation, reward and termination for the same f32 actions. Each can measure two costs,
 //! [`torque`](COSTS) and [`velocity`](COSTS), under any number of constraints at once.
 //!
@@ -18,7 +18,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod any;
 mod engine;
+pub mod own;
+mod physics;
 mod replay;
 mod robot;
 mod scene;
@@ -26,6 +29,7 @@ mod task;
 #[cfg(feature = "window")]
 mod window;
 
+pub use any::{AnyTask, Body, TaskError};
 pub use engine::EngineError;
 pub use replay::{Replay, ReplayError};
 pub use robot::{Robot, RobotError};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use cmdp::{Constraint, ConstraintError, Env as _, StateError};
+use cmdp::{Constraint, ConstraintError, StateError};
 use serde::{Deserialize, Serialize};
 
-use crate::{COSTS, Robot, RobotError, Task};
+use crate::{AnyTask, RobotError};
 
 /// A start, the actions that follow it, and the constraints whose costs to report.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -46,7 +46,7 @@ pub enum ReplayError {
         /// Which action.
         step: usize,
         /// The robot.
-        task: &'static str,
+        task: String,
         /// How many numbers came.
         got: usize,
         /// How many were expected.
@@ -112,22 +112,23 @@ impl Replay {
 
     /// Plays on past termination and past the time limit; writes the first observation, then every
     /// step. Nothing is written unless all of the replay fits the task.
-    pub fn play(&self, task: &'static Task, output: &mut impl Write) -> Result<(), ReplayError> {
+    pub fn play(&self, task: &AnyTask, output: &mut impl Write) -> Result<(), ReplayError> {
         let constraints = match &self.constraints {
-            Some(texts) => Constraint::parse_all(texts, &COSTS)?,
-            None => Task::default_constraints(),
+            Some(texts) => Constraint::parse_all(texts, task.costs())?,
+            None => task.default_constraints(),
         };
         for (step, action) in self.actions.iter().enumerate() {
-            let (got, expected) = (action.len(), task.action);
+            let (got, expected) = (action.len(), task.sizes()[1]);
             if got != expected {
-                return Err(ReplayError::ActionLength { step, task: task.name, got, expected });
+                let task = task.name().into();
+                return Err(ReplayError::ActionLength { step, task, got, expected });
             }
             if let Some(motor) = action.iter().position(|a| !a.is_finite()) {
                 return Err(ReplayError::ActionValue { step, motor, value: action[motor] });
             }
         }
-        let mut robot = Robot::new(task, constraints)?;
-        let mut obs = vec![0.0; task.observation];
+        let mut robot = task.robot(constraints)?;
+        let mut obs = vec![0.0; robot.spec().observation];
         let mut costs = vec![0.0; robot.spec().constraints.len()];
         robot.start(&self.qpos, &self.qvel, &mut obs)?;
         write_line(output, &Start { obs: &obs })?;
@@ -162,7 +163,7 @@ mod tests {
     fn play(json: &str) -> Result<String, String> {
         let mut output = Vec::new();
         let replay = Replay::parse(json.as_bytes()).map_err(|e| e.to_string())?;
-        let played = replay.play(Task::find("hopper").unwrap(), &mut output);
+        let played = replay.play(&AnyTask::find("hopper").unwrap(), &mut output);
         assert!(played.is_ok() || output.is_empty(), "half an output");
         played.map_err(|e| e.to_string())?;
         Ok(String::from_utf8(output).unwrap())

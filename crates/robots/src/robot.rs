@@ -4,15 +4,13 @@ use std::path::Path;
 
 use cmdp::{Constraint, ConstraintError, Env, EnvSpec, Rng, StateError, Step};
 use mujoco_rs::error::MjModelError;
-use mujoco_rs::prelude::{MjData, MjModel, MjtState};
+use mujoco_rs::prelude::MjModel;
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
 
 use crate::engine::{self, EngineError};
+use crate::physics::Physics;
 use crate::task::{COSTS, MAX_STEPS, Task};
-
-/// Everything `mj_step` reads: positions, velocities, warm start, controls, time.
-const PHYSICS: u32 = MjtState::mjSTATE_INTEGRATION as u32;
 
 /// The torso: the first body after the world in every model.
 const TORSO: usize = 1;
@@ -27,12 +25,10 @@ pub struct Robot {
     spec: EnvSpec,
     /// For every constraint the index of its cost in [`COSTS`].
     measured: Vec<usize>,
-    data: MjData<&'static MjModel>,
+    physics: Physics,
     /// Where the robot was after the last step. For a free robot this lags behind the state.
     position: [f64; 2],
     steps: usize,
-    /// The physics before the current step.
-    before: Vec<f64>,
 }
 
 /// A robot that cannot be made.
@@ -59,20 +55,19 @@ impl Robot {
             max_steps: MAX_STEPS,
             constraints,
         };
-        let before = vec![0.0; model.state_size(PHYSICS)];
-        let data = MjData::new(model);
-        let mut robot = Self { task, spec, measured, data, position: [0.0; 2], steps: 0, before };
+        let physics = Physics::new(model, task.frame_skip);
+        let mut robot = Self { task, spec, measured, physics, position: [0.0; 2], steps: 0 };
         robot.begin();
         Ok(robot)
     }
 
     /// Starts an episode in a given state, as Gymnasium's `set_state` after a reset does.
     pub fn start(&mut self, qpos: &[f64], qvel: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
-        StateError::check("qpos", self.task.name, qpos, self.data.qpos().len())?;
-        StateError::check("qvel", self.task.name, qvel, self.data.qvel().len())?;
-        self.data.reset();
-        self.data.qpos_mut().copy_from_slice(qpos);
-        self.data.qvel_mut().copy_from_slice(qvel);
+        StateError::check("qpos", self.task.name, qpos, self.physics.data.qpos().len())?;
+        StateError::check("qvel", self.task.name, qvel, self.physics.data.qvel().len())?;
+        self.physics.data.reset();
+        self.physics.data.qpos_mut().copy_from_slice(qpos);
+        self.physics.data.qvel_mut().copy_from_slice(qvel);
         self.begin();
         self.observe(obs);
         Ok(())
@@ -80,44 +75,39 @@ impl Robot {
 
     /// The joint positions and velocities.
     pub fn state(&self) -> (&[f64], &[f64]) {
-        (self.data.qpos(), self.data.qvel())
-    }
-
-    pub(crate) fn task(&self) -> &'static Task {
-        self.task
+        (self.physics.data.qpos(), self.physics.data.qvel())
     }
 
     pub(crate) fn model(&self) -> &MjModel {
-        self.data.model()
+        self.physics.data.model()
     }
 
     #[cfg(feature = "window")]
-    pub(crate) fn data_mut(&mut self) -> &mut MjData<&'static MjModel> {
-        &mut self.data
+    pub(crate) fn physics_mut(&mut self) -> &mut Physics {
+        &mut self.physics
     }
 
-    /// The positions and rotations of all shapes.
-    pub(crate) fn geometry(&self) -> (&[[f64; 3]], &[[f64; 9]]) {
-        (self.data.geom_xpos(), self.data.geom_xmat())
+    pub(crate) fn physics(&self) -> &Physics {
+        &self.physics
     }
 
     /// Writes the compiled model as text, every float with all its digits: what the engine made of
     /// our MJCF.
     pub fn print_model(&self, path: &Path) -> Result<(), MjModelError> {
-        self.data.model().print_formatted(path, "% .17g")
+        self.physics.data.model().print_formatted(path, "% .17g")
     }
 
     fn begin(&mut self) {
-        self.data.forward();
+        self.physics.data.forward();
         self.position = self.place();
         self.steps = 0;
     }
 
     fn observe(&self, obs: &mut [f64]) {
-        let (positions, velocities) = obs.split_at_mut(self.data.qpos().len() - self.task.hidden);
-        positions.copy_from_slice(&self.data.qpos()[self.task.hidden..]);
+        let (positions, velocities) = obs.split_at_mut(self.physics.data.qpos().len() - self.task.hidden);
+        positions.copy_from_slice(&self.physics.data.qpos()[self.task.hidden..]);
         let clip = self.task.velocity_clip;
-        for (seen, v) in velocities.iter_mut().zip(self.data.qvel()) {
+        for (seen, v) in velocities.iter_mut().zip(self.physics.data.qvel()) {
             *seen = v.clamp(-clip, clip);
         }
     }
@@ -125,8 +115,8 @@ impl Robot {
     /// Where progress is read: x and y.
     fn place(&self) -> [f64; 2] {
         let at: &[f64] = match self.task.free {
-            true => &self.data.xpos()[TORSO],
-            false => self.data.qpos(),
+            true => &self.physics.data.xpos()[TORSO],
+            false => self.physics.data.qpos(),
         };
         [at[0], at[1]]
     }
@@ -134,31 +124,19 @@ impl Robot {
     /// Runs the physics of one step. Returns the velocity and the reward, or `None` where the
     /// simulation broke down.
     fn advance(&mut self, action: &[f32]) -> Option<([f64; 2], f64)> {
-        for (control, &a) in self.data.ctrl_mut().iter_mut().zip(action) {
+        for (control, &a) in self.physics.data.ctrl_mut().iter_mut().zip(action) {
             *control = f64::from(a);
         }
-        for _ in 0..self.task.frame_skip {
-            self.data.step();
-            // The engine resets a broken state by itself, in silence: its counters tell.
-            if self.data.ffi().warning.iter().any(|w| w.number > 0) {
-                return None;
-            }
+        if !self.physics.advance() {
+            return None;
         }
-        let dt = self.data.model_opt().timestep * self.task.frame_skip as f64;
+        let dt = self.physics.dt();
         let (from, to) = (self.position, self.place());
         self.position = to;
         let velocity = [(to[0] - from[0]) / dt, (to[1] - from[1]) / dt];
         let earned = if self.task.healthy.is_some() { velocity[0] + 1.0 } else { velocity[0] };
         let reward = earned - f64::from(self.task.control_cost * sum_of_squares(action));
-        let (qpos, qvel) = self.state();
-        let finite = reward.is_finite() && qpos.iter().chain(qvel).all(|x| x.is_finite());
-        finite.then_some((velocity, reward))
-    }
-
-    /// Where the state is put back, warnings and all that follows from the state go too.
-    fn set_physics(&mut self, physics: &[f64]) {
-        self.data.reset();
-        self.data.set_state(physics, PHYSICS).expect("the length was checked");
+        reward.is_finite().then_some((velocity, reward))
     }
 }
 
@@ -169,11 +147,11 @@ impl Env for Robot {
 
     fn reset(&mut self, rng: &mut Rng, obs: &mut [f64]) {
         let Task { reset_noise: scale, normal_velocities, .. } = *self.task;
-        self.data.reset();
-        for q in self.data.qpos_mut() {
+        self.physics.data.reset();
+        for q in self.physics.data.qpos_mut() {
             *q += rng.random_range(-scale..scale);
         }
-        for v in self.data.qvel_mut() {
+        for v in self.physics.data.qvel_mut() {
             *v += match normal_velocities {
                 true => scale * rng.sample::<f64, _>(StandardNormal),
                 false => rng.random_range(-scale..scale),
@@ -185,14 +163,13 @@ impl Env for Robot {
 
     fn step(&mut self, action: &[f32], obs: &mut [f64], costs: &mut [f64]) -> Step {
         assert_eq!(action.len(), self.task.action, "one action for each motor");
-        self.data.read_state_into(PHYSICS, &mut self.before);
+        self.physics.note();
         let (stood, outcome) = (self.position, self.advance(action));
         self.steps += 1;
         let unstable = outcome.is_none();
         if unstable {
-            let before = std::mem::take(&mut self.before);
-            self.set_physics(&before);
-            (self.before, self.position) = (before, stood);
+            self.physics.undo();
+            self.position = stood;
         }
         let ([vx, vy], reward) = outcome.unwrap_or(([f64::INFINITY; 2], 0.0));
         let speed = if self.task.free { (vx * vx + vy * vy).sqrt() } else { vx };
@@ -212,14 +189,14 @@ impl Env for Robot {
 
     fn capture(&self) -> Option<Vec<f64>> {
         let mut state = vec![self.steps as f64, self.position[0], self.position[1]];
-        state.extend(self.data.state(PHYSICS));
+        state.extend(self.physics.get());
         Some(state)
     }
 
     fn restore(&mut self, state: &[f64], obs: &mut [f64]) -> Result<(), StateError> {
-        StateError::check("state", self.task.name, state, 3 + self.before.len())?;
+        StateError::check("state", self.task.name, state, 3 + self.physics.len())?;
         let (own, physics) = state.split_at(3);
-        self.set_physics(physics);
+        self.physics.set(physics);
         self.steps = own[0] as usize;
         self.position = [own[1], own[2]];
         self.observe(obs);

@@ -1,6 +1,7 @@
 //! The five tasks as data: what Gymnasium's `-v4` versions say about each robot.
 
-use std::sync::OnceLock;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use cmdp::{Aggregate, Constraint, Cost, nearest};
 use mujoco_rs::prelude::MjModel;
@@ -11,16 +12,16 @@ pub const MAX_STEPS: usize = 1000;
 /// What every robot measures at each step.
 pub const COSTS: [Cost; 2] = [
     Cost {
-        name: "torque",
+        name: Cow::Borrowed("torque"),
         aggregate: Aggregate::Mean,
         threshold: 0.4,
-        description: "mean over motors of |action|, as applied",
+        description: Cow::Borrowed("mean over motors of |action|, as applied"),
     },
     Cost {
-        name: "velocity",
+        name: Cow::Borrowed("velocity"),
         aggregate: Aggregate::Sum,
         threshold: 25.0,
-        description: "1 in a step faster than the task's speed limit, else 0",
+        description: Cow::Borrowed("1 in a step faster than the task's speed limit, else 0"),
     },
 ];
 
@@ -60,7 +61,7 @@ pub struct Task {
     /// Whether the robot moves freely in space. Progress is then read from the torso's `xpos`,
     /// which MuJoCo leaves one physics step behind `qpos`, and speed counts in the whole plane.
     pub(crate) free: bool,
-    pub(crate) model: OnceLock<MjModel>,
+    pub(crate) model: OnceLock<Arc<MjModel>>,
 }
 
 /// Every task, by name.
@@ -188,7 +189,7 @@ impl Task {
 
     /// The paper's constraint, in force where a user names none: `torque<=0.4`.
     pub fn default_constraints() -> Vec<Constraint> {
-        let Cost { name, aggregate, threshold, .. } = COSTS[0];
+        let [Cost { name, aggregate, threshold, .. }, _] = COSTS;
         vec![Constraint { name: name.into(), aggregate, threshold }]
     }
 }
@@ -270,7 +271,8 @@ mod tests {
     #[test]
     fn sizes_agree_with_the_models() {
         for task in &TASKS {
-            let model = crate::engine::model(task).unwrap().ffi();
+            let model = crate::engine::model(task).unwrap();
+            let model = model.ffi();
             assert_eq!(task.observation + task.hidden, (model.nq + model.nv) as usize);
             assert_eq!(task.action, model.nu as usize);
         }

@@ -2,7 +2,7 @@
 
 use mujoco_rs::viewer::{MjViewer, MjViewerError};
 
-use crate::robot::Robot;
+use crate::any::Body;
 
 /// A window in which a robot is seen.
 pub struct Window(MjViewer);
@@ -20,12 +20,12 @@ impl From<MjViewerError> for WindowError {
 
 impl Window {
     /// Opens a window.
-    pub fn open(robot: &Robot) -> Result<Self, WindowError> {
-        Ok(Self(MjViewer::launch_passive(robot.model(), 0)?))
+    pub fn open(robot: &mut dyn Body) -> Result<Self, WindowError> {
+        Ok(Self(MjViewer::launch_passive(robot.data_mut().model(), 0)?))
     }
 
     /// Shows the robot as it stands; returns whether the user still looks.
-    pub fn show(&mut self, robot: &mut Robot) -> Result<bool, WindowError> {
+    pub fn show(&mut self, robot: &mut dyn Body) -> Result<bool, WindowError> {
         self.0.sync_data(robot.data_mut());
         self.0.render()?;
         Ok(self.0.running())

@@ -7,6 +7,7 @@
 //! events.out.tfevents* the same for TensorBoard
 //! checkpoint/          the whole state, for going on with the run
 //! origin.jsonl         each start and resume: the command, the program, the machine
+//! task.toml, task.mjb  a copy of the user's own task, where it is one: its file, and its model compiled
 //! run.lock             held by the process that writes here
 //! start.safetensors    the policy that training started from, if there is one
 //! policy.safetensors   the learner's policy at the end
@@ -33,6 +34,7 @@ use crate::lock::{LOCK, Lock};
 use crate::policy::Policy;
 use crate::provenance::{self, Provenance};
 use crate::read;
+use crate::task_copy::{self, TaskCopy};
 use crate::tensorboard::{self, EventFile};
 
 pub(crate) const CONFIG: &str = "config.toml";
@@ -135,6 +137,15 @@ pub enum RunError {
     /// Not a folder.
     #[error("{path} is a file; expected a folder for the run", path = .0.display())]
     NoFolder(PathBuf),
+    /// A run of a user's own task has lost its copy of it.
+    #[error("{path} is missing: expected the run's copy of its task", path = .0.display())]
+    NoTaskCopy(PathBuf),
+    /// The copy of the task is not the one that the run was made with.
+    #[error(
+        "{path}: its copy of the task, task.toml and task.mjb, is not the one that its config.toml names",
+        path = .0.display()
+    )]
+    TaskCopy(PathBuf),
     /// There is no run.
     #[error("{path} is not a run: it holds no {CONFIG}", path = .0.display())]
     Missing(PathBuf),
@@ -197,6 +208,7 @@ impl RunDir {
         path: &Path,
         config: &Config,
         constraints: &[Constraint],
+        task: Option<&TaskCopy>,
         force: bool,
     ) -> Result<Self, RunError> {
         let io = |error| RunError::Io { path: path.to_owned(), error };
@@ -215,8 +227,10 @@ impl RunDir {
         }
         let lock = Lock::take(path)?;
         clear(path)?;
-        // The configuration first: with it, even a run killed right here can be resumed.
-        write_config(path, config)
+        // The configuration before all that comes with time: with it and the task, even a run killed right here
+        // can be resumed.
+        task.map_or(Ok(()), |task| task.write(path))
+            .and_then(|()| write_config(path, config))
             .and_then(|()| Self::open(path, constraints, &[], lock, || Ok(())))
             .inspect_err(|_| {
                 // What was begun must not look like a run.
@@ -359,9 +373,22 @@ pub(crate) fn forget_failure(run: &Path) {
 
 /// Whether a run has a file of that name.
 pub fn is_own_name(name: &str) -> bool {
-    let own = [CONFIG, METRICS, POPULATION, START, POLICY, BEST, provenance::FILE, FAILURE, LOCK];
-    own.contains(&name) || EventFile::is_name(name)
+    OWN.contains(&name) || name == LOCK || EventFile::is_name(name)
 }
+
+/// The files of a run but for its events, its checkpoints and its lock.
+const OWN: [&str; 10] = [
+    CONFIG,
+    METRICS,
+    POPULATION,
+    START,
+    POLICY,
+    BEST,
+    provenance::FILE,
+    FAILURE,
+    task_copy::TASK,
+    task_copy::MODEL,
+];
 
 fn write_config(path: &Path, config: &Config) -> Result<(), RunError> {
     let path = path.join(CONFIG);
@@ -396,9 +423,7 @@ fn own_files(path: &Path) -> Result<Vec<String>, RunError> {
         let entry = entry.map_err(|error| RunError::Io { path: path.to_owned(), error })?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let whole = name.strip_suffix(files::PART).unwrap_or(&name);
-        let ours = [CONFIG, METRICS, POPULATION, START, POLICY, BEST, provenance::FILE, FAILURE]
-            .contains(&whole);
-        if ours || EventFile::is_name(whole) {
+        if OWN.contains(&whole) || EventFile::is_name(whole) {
             found.push(name);
         }
     }

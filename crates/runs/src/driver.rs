@@ -28,10 +28,11 @@ use crate::lock::Lock;
 use crate::policy::{Policy, PolicyError};
 use crate::provenance::Provenance;
 use crate::read;
+use crate::task_copy::TaskCopy;
 
 const UNAFFECTED: &str = "training goes on as it would have, the file stays as it is up to there";
 
-/// How a run is driven; but for the last two, its result does not depend on it.
+/// How a run is driven; but for the last three, its result does not depend on it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Threads.
@@ -44,13 +45,15 @@ pub struct Options {
     pub start: Option<Policy>,
     /// Values that change as a run goes on, as `key=value`: see [`Config::changed`].
     pub set: Vec<String>,
+    /// The user's own task of a new run, which keeps a copy of it.
+    pub task: Option<TaskCopy>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let checkpoint_every = Every::Time(Duration::from_secs(300));
-        Self { threads, checkpoint_every, force: false, start: None, set: Vec::new() }
+        Self { threads, checkpoint_every, force: false, start: None, set: Vec::new(), task: None }
     }
 }
 
@@ -138,11 +141,13 @@ impl Run {
             trainer.start_from(&start.actor)?;
         }
         let constraints = &trainer.spec().constraints;
-        let directory = RunDir::create(path, trainer.config(), constraints, options.force)?;
+        let (config, task) = (trainer.config(), options.task.as_ref());
+        let directory = RunDir::create(path, config, constraints, task, options.force)?;
         if let Some(start) = &options.start {
             directory.save_policy(START, start)?;
         }
-        directory.note_provenance(&Provenance::here(options.threads))?;
+        let task_file = task.map(|task| task.source.clone()).unwrap_or_default();
+        directory.note_provenance(&Provenance { task_file, ..Provenance::here(options.threads) })?;
         Ok(Self {
             trainer,
             directory,

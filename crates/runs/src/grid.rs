@@ -117,12 +117,13 @@ pub enum GridError {
     Task(String),
 }
 
+/// The constraints in force where none are named, until their task is known.
+pub const USUAL: &str = "usual";
+
 /// What a grid must know of tasks.
 pub trait Tasks {
-    /// The constraints in force where a grid names none.
-    fn usual_constraints(&self) -> Vec<String>;
-
-    /// Writes the names of a run's task and constraints as its environments will.
+    /// Writes the names of a run's task and constraints as its environments will; [`USUAL`] for constraints are
+    /// the task's own.
     fn resolve(&self, config: &mut Config) -> Result<(), String>;
 }
 
@@ -184,10 +185,10 @@ impl Grid {
     }
 
     /// How the runs of a variant are labelled.
-    pub fn label(&self, variant: &Variant, tasks: &dyn Tasks) -> Result<String, GridError> {
+    pub fn label(&self, variant: &Variant) -> Result<String, GridError> {
         let named = |error| GridError::Config { run: variant.to_string(), error };
         let mut applied = vec![false; self.set.len()];
-        let config = self.config("", variant, 0, tasks, &mut applied).map_err(named)?;
+        let config = self.config("", variant, 0, &mut applied).map_err(named)?;
         Ok(config.label())
     }
 
@@ -198,12 +199,11 @@ impl Grid {
         task: &str,
         variant: &Variant,
         seed: u64,
-        tasks: &dyn Tasks,
         applied: &mut [bool],
     ) -> Result<Config, ConfigError> {
         let mut layers = Layers::default();
         layers.set("task", task);
-        layers.set("constraints", tasks.usual_constraints());
+        layers.set("constraints", vec![USUAL.to_owned()]);
         layers.set("algorithm", variant.algorithm.as_str());
         layers.set("seed", seed as i64);
         if let Some(steps) = self.steps {
@@ -246,10 +246,12 @@ impl Grid {
         let name =
             |task: &str| format!("{task}-{}-{seed}", variant.to_string().replace([' ', '/'], "_"));
         let mut config = self
-            .config(task, variant, seed, tasks, applied)
+            .config(task, variant, seed, applied)
             .map_err(|error| GridError::Config { run: name(task), error })?;
         tasks.resolve(&mut config).map_err(GridError::Task)?;
-        let Config { task, algorithm, steps, seed, constraints, .. } = &config;
+        let Config { task: called, algorithm, steps, seed, constraints, .. } = &config;
+        // A file is given as it was.
+        let task = if config.environment.is_empty() { called } else { task };
         let mut arguments: Vec<String> =
             ["train", task, "--algo", algorithm].map(str::to_owned).to_vec();
         arguments.extend(["--steps".into(), steps.to_string()]);
@@ -260,7 +262,7 @@ impl Grid {
         }
         let changes = config.changes();
         arguments.extend(changes.into_iter().flat_map(|text| ["--set".into(), text]));
-        let name = name(task);
+        let name = name(called);
         Ok(Job { name, config, arguments })
     }
 }
@@ -272,11 +274,10 @@ mod tests {
     struct Any;
 
     impl Tasks for Any {
-        fn usual_constraints(&self) -> Vec<String> {
-            vec!["mean(torque)<=0.4".into()]
-        }
-
-        fn resolve(&self, _: &mut Config) -> Result<(), String> {
+        fn resolve(&self, config: &mut Config) -> Result<(), String> {
+            if config.constraints == [USUAL] {
+                config.constraints = vec!["mean(torque)<=0.4".into()];
+            }
             Ok(())
         }
     }

@@ -6,6 +6,7 @@
 //! - [`checkpoint`]: the whole state of a run, for going on with it.
 //! - [`policy`], [`export`]: what a run leaves behind, and how others load it; [`interface`]: what it acts in,
 //!   where that is none of this program's.
+//! - [`task_copy`]: the copy of a user's own task that a run keeps.
 //! - [`output`]: files that a user asks for, never over something else.
 //! - [`grid`], [`experiment`]: many runs; [`paper`]: the paper's.
 
@@ -26,4 +27,5 @@ mod protobuf;
 pub mod provenance;
 pub mod read;
 pub mod shell;
+pub mod task_copy;
 mod tensorboard;

@@ -28,6 +28,9 @@ pub struct Provenance {
     /// The values that were changed then, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
+    /// Where the user's own task lay that the run keeps a copy of.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub task_file: String,
 }
 
 impl Provenance {
@@ -43,6 +46,7 @@ impl Provenance {
             simd: nets::simd::kind().name().into(),
             at: 0,
             changes: Vec::new(),
+            task_file: String::new(),
         }
     }
 }
