@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use report::figure::Painter;
 use report::picture::picture;
 use report::playback::Playback;
+use report::triangles::Triangles;
 use runs::output;
 
 use crate::failure::Failure;
@@ -95,6 +96,7 @@ pub fn write(path: &Path, size: (usize, usize), playback: &Playback) -> Result<u
     let held = if playback.ended.is_some() { rate.ceil() as usize } else { 1 };
     let steps = (every..last).step_by(every).chain(std::iter::repeat_n(last, held));
     let steps: Vec<usize> = steps.collect();
+    let meshes: Vec<Triangles> = playback.meshes.iter().map(Triangles::new).collect();
     let mut live = io::stdout().is_terminal().then(Live::default);
     let mut input = ffmpeg.stdin.take().expect("it was piped");
     for (i, &step) in steps.iter().enumerate() {
@@ -103,7 +105,7 @@ pub fn write(path: &Path, size: (usize, usize), playback: &Playback) -> Result<u
             let _ =
                 live.draw(&mut io::stdout(), &[bar("video", i as f64 / steps.len() as f64, &end)]);
         }
-        let mut pixels = picture(&playback.shapes, playback.frame(step), size);
+        let mut pixels = picture(&playback.shapes, &meshes, playback.frame(step), size);
         let lines = lines(playback, step);
         painter.write(&mut pixels, width, scale, &lines).map_err(Failure::run)?;
         if input.write_all(&pixels).is_err() {

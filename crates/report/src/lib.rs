@@ -16,6 +16,7 @@ mod population;
 mod published;
 pub mod runs;
 pub mod stats;
+pub mod triangles;
 
 use std::fmt::Write as _;
 use std::io;

@@ -6,6 +6,8 @@
 use cmdp::Shape;
 use rayon::prelude::*;
 
+use crate::triangles::Triangles;
+
 type Vec3 = [f32; 3];
 
 /// Towards the sun: (0.3, -0.5, 0.9), of length 1.
@@ -25,10 +27,15 @@ const FADE: (f32, f32) = (8.0, 26.0);
 /// Within a pixel, where the four rays of an edge go.
 const WITHIN: [(f32, f32); 4] = [(0.125, 0.625), (0.375, 0.125), (0.625, 0.875), (0.875, 0.375)];
 
-/// Draws shapes, each with its position and rotation, from the side. Returns red, green and blue,
-/// row after row from the top.
-pub fn picture(shapes: &[Shape], poses: &[[f32; 12]], (width, height): (usize, usize)) -> Vec<u8> {
-    let scene = Scene::new(shapes, poses, width, height);
+/// Draws shapes, each with its position and rotation, from the side; some are of these meshes. Returns red, green
+/// and blue, row after row from the top.
+pub fn picture(
+    shapes: &[Shape],
+    meshes: &[Triangles],
+    poses: &[[f32; 12]],
+    (width, height): (usize, usize),
+) -> Vec<u8> {
+    let scene = Scene::new(shapes, meshes, poses, width, height);
     let mut seen = vec![Seen::default(); width * height];
     seen.par_chunks_exact_mut(width).enumerate().for_each(|(y, row)| {
         let near = scene.in_row(y);
@@ -64,8 +71,8 @@ struct Seen {
     what: usize,
 }
 
-struct Scene {
-    solids: Vec<Solid>,
+struct Scene<'a> {
+    solids: Vec<Solid<'a>>,
     /// The height of the floor.
     floor: Option<f32>,
     /// Outside of this, from and to in x and in y, the floor lies in the sun.
@@ -76,11 +83,18 @@ struct Scene {
     centre: (f32, f32),
 }
 
-impl Scene {
-    fn new(shapes: &[Shape], poses: &[[f32; 12]], width: usize, height: usize) -> Self {
+impl<'a> Scene<'a> {
+    fn new(
+        shapes: &[Shape],
+        meshes: &'a [Triangles],
+        poses: &[[f32; 12]],
+        width: usize,
+        height: usize,
+    ) -> Self {
         let placed = || shapes.iter().zip(poses);
         let floor = placed().find(|(shape, _)| shape.kind == "plane").map(|(_, pose)| pose[2]);
-        let mut solids: Vec<Solid> = placed().filter_map(|(s, pose)| Solid::new(s, pose)).collect();
+        let solids = placed().filter_map(|(shape, pose)| Solid::new(shape, meshes, pose));
+        let mut solids: Vec<Solid> = solids.collect();
         let mean = |axis: usize| {
             solids.iter().map(|s| s.place[axis]).sum::<f32>() / solids.len().max(1) as f32
         };
@@ -114,7 +128,7 @@ impl Scene {
     }
 
     /// The solids that may be seen in a row of pixels.
-    fn in_row(&self, y: usize) -> Vec<(usize, &Solid)> {
+    fn in_row(&self, y: usize) -> Vec<(usize, &Solid<'a>)> {
         let y = y as f32;
         let here = |solid: &Solid| solid.rows.0 <= y + 1.0 && y <= solid.rows.1;
         self.solids.iter().enumerate().filter(|(_, solid)| here(solid)).collect()
@@ -170,8 +184,8 @@ impl Scene {
 }
 
 /// A shape where it stands.
-struct Solid {
-    form: Form,
+struct Solid<'a> {
+    form: Form<'a>,
     colour: Vec3,
     place: Vec3,
     /// The directions of its own axes.
@@ -183,16 +197,17 @@ struct Solid {
     rows: (f32, f32),
 }
 
-enum Form {
+enum Form<'a> {
     /// A sphere, stretched by half sizes.
     Ball(Vec3),
     Box(Vec3),
     /// About z, of a radius and a half length, with round ends or flat ones.
     Tube(f32, f32, bool),
+    Mesh(&'a Triangles),
 }
 
-impl Solid {
-    fn new(shape: &Shape, pose: &[f32; 12]) -> Option<Self> {
+impl<'a> Solid<'a> {
+    fn new(shape: &Shape, meshes: &'a [Triangles], pose: &[f32; 12]) -> Option<Self> {
         let size = shape.size.map(|x| x as f32);
         let [a, b, c] = size;
         let (form, reach) = match shape.kind {
@@ -201,7 +216,10 @@ impl Solid {
             "box" => (Form::Box(size), dot(size, size).sqrt()),
             "capsule" => (Form::Tube(a, b, true), a + b),
             "cylinder" => (Form::Tube(a, b, false), a.hypot(b)),
-            _ => return None,
+            _ => {
+                let mesh = meshes.get(shape.mesh?)?;
+                (Form::Mesh(mesh), mesh.reach())
+            }
         };
         let axis = |i: usize| [pose[3 + i], pose[6 + i], pose[9 + i]];
         let [red, green, blue, _] = shape.colour;
@@ -231,6 +249,7 @@ impl Solid {
             Form::Ball(size) => ball(o, d, size)?,
             Form::Box(size) => cuboid(o, d, size)?,
             Form::Tube(radius, half, round) => tube(o, d, radius, half, round)?,
+            Form::Mesh(mesh) => mesh.hit(o, d, -start)?,
         };
         let [x, y, z] = normal;
         let [a, b, c] = self.axes;
@@ -321,7 +340,7 @@ mod tests {
     fn lying(kind: &'static str, size: [f64; 3], place: Vec3) -> (Shape, [f32; 12]) {
         let [x, y, z] = place;
         let pose = [x, y, z, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 0.0];
-        (Shape { kind, size, colour: [1.0, 0.0, 0.0, 1.0] }, pose)
+        (Shape { kind, size, colour: [1.0, 0.0, 0.0, 1.0], mesh: None }, pose)
     }
 
     #[test]
@@ -346,7 +365,7 @@ mod tests {
             ("cylinder", [0.1, 0.5, 0.0], [0.51, 0.0, 1.0], minus(z), None),
         ] {
             let (shape, pose) = lying(kind, size, [0.0; 3]);
-            let hit = Solid::new(&shape, &pose).unwrap().hit(from, towards);
+            let hit = Solid::new(&shape, &[], &pose).unwrap().hit(from, towards);
             let near = |a: Vec3, b: Vec3| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
             let same = match (hit, expected) {
                 (Some((t, n)), Some((u, m))) => (t - u).abs() < 1e-4 && near(n, m),
@@ -362,7 +381,7 @@ mod tests {
             let (ball, pose) = lying("sphere", [0.2, 0.0, 0.0], [x, 0.0, 0.6]);
             let (plane, ground) = lying("plane", [1.0; 3], [0.0; 3]);
             let (width, height) = (160, 120);
-            let pixels = picture(&[plane, ball], &[ground, pose], (width, height));
+            let pixels = picture(&[plane, ball], &[], &[ground, pose], (width, height));
             let at = |x: usize, y: usize| &pixels[3 * (y * width + x)..][..3];
             let [red, green, blue] = at(80, 60) else { panic!() };
             assert!(*red > 100 && *green < 100 && *blue < 100, "{:?}", at(80, 60));

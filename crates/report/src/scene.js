@@ -57,6 +57,17 @@ const box = () => {
   return out;
 };
 
+// Every triangle with the direction it faces.
+const faceted = ({ vertices, faces }) => {
+  const out = new Float32Array(18 * faces.length);
+  faces.forEach((face, i) => {
+    const [a, b, c] = face.map((j) => vertices[j]);
+    const n = unit(cross(minus(b, a), minus(c, a)));
+    [a, b, c].forEach((p, j) => out.set([...p, ...n], 18 * i + 6 * j));
+  });
+  return out;
+};
+
 // ---- The scene. It looks as in a video (picture.rs).
 const canvas = document.getElementById("scene");
 const gl = canvas.getContext("webgl", { antialias: true, alpha: false, stencil: true, preserveDrawingBuffer: true });
@@ -94,6 +105,7 @@ if (gl) {
     return { b, count: numbers.length / 6 };
   };
   const meshes = { sphere: buffer(sphere()), cylinder: buffer(cylinder()), box: buffer(box()) };
+  data.meshes.forEach((mesh, i) => { meshes[i] = buffer(faceted(mesh)); });
   const [position, normal] = ["position", "normal"].map((n) => gl.getAttribLocation(program, n));
   const mesh = (name, model) => {
     gl.bindBuffer(gl.ARRAY_BUFFER, meshes[name].b);
@@ -105,11 +117,12 @@ if (gl) {
     gl.drawArrays(gl.TRIANGLES, 0, meshes[name].count);
   };
   // A shape, after `then` has moved it.
-  const solid = ({ kind, size }, p, then) => {
+  const solid = ({ kind, size, mesh: own }, p, then) => {
     const part = (name, ...how) => mesh(name, then(placed(p, ...how)));
     if (kind === "sphere") part("sphere", 0, size[0], size[0], size[0]);
     else if (kind === "ellipsoid") part("sphere", 0, ...size);
     else if (kind === "box") part("box", 0, ...size);
+    else if (kind === "mesh") part(own, 0, 1, 1, 1);
     else {
       part("cylinder", 0, size[0], size[0], size[1]);
       if (kind === "capsule") for (const end of [-1, 1]) part("sphere", end * size[1], size[0], size[0], size[0]);

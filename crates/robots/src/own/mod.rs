@@ -16,6 +16,7 @@
 //! docs/own-robot.md says what else there is.
 
 mod check;
+mod compiled;
 mod expression;
 mod file;
 mod program;
@@ -134,12 +135,10 @@ impl OwnTask {
 
     /// The file's text, and the model compiled, with all meshes: everything that is needed to make the task again.
     pub fn copy(&self) -> (&str, Vec<u8>) {
-        let mut bytes = vec![0; self.model.size()];
-        self.model.save_to_buffer(&mut bytes).expect("it has the model's own size");
-        (&self.text, bytes)
+        (&self.text, compiled::compiled(&self.model))
     }
 
-    /// Reads a model by itself: MJCF, URDF, or compiled.
+    /// Reads a model by itself: MJCF, URDF, or compiled. Everything it names is in it then.
     pub fn load(path: &Path) -> Result<MjModel, String> {
         let name = path.display();
         if engine::ready().is_err() || !path.is_file() {
@@ -149,7 +148,8 @@ impl OwnTask {
             true => MjModel::from_mjb(path),
             false => MjModel::from_xml(path),
         };
-        loaded.map_err(|error| format!("{name}: {}", told(&error)))
+        let embedded = loaded.and_then(|model| model.to_embed_assets());
+        embedded.map_err(|error| format!("{name}: {}", told(&error)))
     }
 
     fn build(
