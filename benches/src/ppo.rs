@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cmdp::Env;
 use ecrl::config::Layers;
 use ecrl::trainer::{TrainError, Trainer};
-use robots::{Robot, RobotError, Task};
+use robots::{AnyTask, RobotError};
 use serde::Serialize;
 
 use crate::tasks::Bench;
@@ -41,16 +41,15 @@ fn of(hidden: [usize; 2], threads: usize, rounds: usize) -> Result<PpoReport, Tr
     let mut config = layers.build()?;
     config.steps = ecrl::config::MOST_STEPS;
     config.test.every = config.steps / 2;
-    let task = Task::find("hopper").expect("a task");
-    let make = || -> Result<Box<dyn Env>, RobotError> {
-        Ok(Box::new(Robot::new(task, Task::default_constraints())?))
-    };
+    let task = AnyTask::find("hopper").expect("a task");
+    let make =
+        || -> Result<Box<dyn Env>, RobotError> { Ok(task.robot(task.default_constraints())?) };
     let alone = Bench { threads, duration: Duration::from_millis(50), rounds: 1 };
     let mut trainer = Trainer::new(config, threads, make)?;
     trainer.generation(&mut |_| true)?; // caches, and the one test
     let mut measured = Vec::new();
     for _ in 0..rounds {
-        let robot = alone.run(task).map_err(|error| TrainError::Env(Box::new(error)))?;
+        let robot = alone.run(&task).map_err(|error| TrainError::Env(Box::new(error)))?;
         let start = Instant::now();
         let before = (trainer.env_steps(), trainer.grad_steps(), trainer.times().updates);
         trainer.generation(&mut |_| true)?;

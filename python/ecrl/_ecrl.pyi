@@ -60,6 +60,7 @@ class Policy:
         seed: int,
         threads: int | None,
         main: bool,
+        task: Path | None = None,
     ) -> str: ...
 
 @final

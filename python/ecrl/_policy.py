@@ -61,8 +61,10 @@ class Evaluation:
 class Policy:
     """A policy: from an observation to an action, both as its environment has them."""
 
-    def __init__(self, policy: _ecrl.Policy) -> None:
+    def __init__(self, policy: _ecrl.Policy, run: pathlib.Path | None = None) -> None:
         self._policy = policy
+        # Which keeps a copy of its task, where that is a file's.
+        self._run = run
         self.about: dict[str, Any] = json.loads(policy.about())
         """Where it comes from and how it did."""
         interface = self.about.get("interface")
@@ -136,9 +138,12 @@ class Policy:
             if env != self.task:
                 raise ValueError(f"env is {env}; expected {self.task}, which it was trained on")
             env = None
+        task = self._run
+        if robots.is_task_file(env):
+            env, task = None, pathlib.Path(env)
         if not interface and env is None:
             texts = None if constraints is None else _constraints.as_texts(constraints)
-            return _evaluation(self._policy.evaluate(None, texts, episodes, seed, threads, main))
+            return _evaluation(self._policy.evaluate(None, texts, episodes, seed, threads, main, task))
         if env is None:
             env = interface.get("recipe")
             if env is None:
@@ -189,4 +194,6 @@ def load(path: str | os.PathLike[str] | Run, which: Literal["best", "final"] = "
     file = path / {"best": "best.safetensors", "final": "policy.safetensors"}[which]
     if which == "best" and not file.exists() and (path / "policy.safetensors").exists():
         raise ValueError(f"{file}: not there yet: the best is chosen now and then and at the end; expected which='final'")
-    return Policy(_ecrl.Policy.open(file))
+    # A task of one's own is the run's to tell.
+    own = (path / "task.toml").exists()
+    return Policy(_ecrl.Policy.open(file), path if own else None)

@@ -47,8 +47,8 @@ def train(
     """Trains a policy that earns reward and keeps its constraints; returns the run.
 
     algorithm: one of `ecrl.algorithms()`.
-    env: a Gymnasium id, a callable that makes an environment, an environment, a `VectorEnv`, or the name of a
-        robot (`ecrl.tasks()`).
+    env: a Gymnasium id, a callable that makes an environment, an environment, a `VectorEnv`, the name of a robot
+        (`ecrl.tasks()`), or the file of one of your own (FILE.toml, docs/own-robot.md).
     constraints: bounds by name, as in {"cost": 25}; costs come as info[name] of every step, or `cost` as the
         third of a step's six values. A number bounds the sum over an episode (of a robot's cost, what that
         cost implies); text says it itself, as in "mean(torque)<=0.4". Robots have torque<=0.4 unless it is said
@@ -79,10 +79,10 @@ def train(
     }
     assignments = _assignments(values)
     place = None
-    if isinstance(env, str) and env in robots.NAMES:
+    if robots.is_task_file(env) or isinstance(env, str) and env in robots.NAMES:
         if n_envs is not None or max_episode_steps is not None:
             raise ValueError(f"{env} is built in: expected threads instead of n_envs, and no max_episode_steps")
-        asked["task"] = env
+        asked["task"] = os.fspath(env)
         asked["constraints"] = None if constraints is None else _constraints.as_texts(constraints)
     else:
         if constraints is None and config is not None:
@@ -127,8 +127,8 @@ def resume(
         changes.append(f"test.until={json.dumps(conditions)}")
     place = None
     texts: list[str] = there["constraints"]
-    if there["environment"]:
-        interface = json.loads(there["environment"])
+    interface = json.loads(there["environment"] or "{}")
+    if interface and "task_file" not in interface:
         if constraints is not None:
             texts = _constraints.written_out(constraints)
         if env is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import gymnasium as gym
 import numpy as np
@@ -25,6 +25,13 @@ from ecrl import _ecrl
 _TASKS = {task["name"]: task for task in json.loads(_ecrl.tasks())}
 NAMES = list(_TASKS)
 """The names of the robots."""
+
+
+def is_task_file(env: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Whether an environment is named by the file of a task of one's own: a robot, too."""
+    return isinstance(env, str | os.PathLike) and os.fspath(env).endswith(".toml")
+
+
 _IDS = {"ant": "Ant", "half-cheetah": "HalfCheetah", "walker2d": "Walker2d", "hopper": "Hopper", "swimmer": "Swimmer"}
 
 Cost = Literal["torque", "velocity"]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use benches::tasks::Bench;
 use clap::{Args, Subcommand};
-use robots::TASKS;
+use robots::{AnyTask, TASKS};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -23,6 +23,8 @@ pub enum BenchCommand {
 
 #[derive(Args)]
 pub struct BenchTasks {
+    /// The tasks: names, or files of your own [default: all that are built in]
+    tasks: Vec<String>,
     /// Threads of the parallel measurement [default: all]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -75,6 +77,12 @@ pub fn bench(command: BenchCommand, output: &mut impl Write) -> Result<(), Failu
 }
 
 fn bench_tasks(args: BenchTasks, output: &mut impl Write) -> Result<(), Failure> {
+    let tasks = match args.tasks.is_empty() {
+        true => TASKS.iter().map(AnyTask::BuiltIn).collect(),
+        false => {
+            args.tasks.iter().map(|task| AnyTask::find(task)).collect::<Result<Vec<_>, _>>()?
+        }
+    };
     let threads = threads(args.threads);
     let bench = Bench {
         threads,
@@ -94,14 +102,14 @@ fn bench_tasks(args: BenchTasks, output: &mut impl Write) -> Result<(), Failure>
             "speed-up"
         )?;
     }
-    for task in &TASKS {
+    for task in &tasks {
         output.flush()?;
         let row = bench.run(task)?;
         if !args.json {
             writeln!(
                 output,
                 "{:<14}{:>12.0}{:>14.0}{:>9.1}%{:>14.0}{:>9.2}x",
-                task.name,
+                task.name(),
                 row.one_thread,
                 row.bare,
                 100.0 * row.of_bare,
@@ -110,7 +118,7 @@ fn bench_tasks(args: BenchTasks, output: &mut impl Write) -> Result<(), Failure>
             )?;
         }
         rows.push(json!({
-            "task": task.name,
+            "task": task.name(),
             "one_thread": row.one_thread,
             "bare": row.bare,
             "of_bare": row.of_bare,

@@ -44,7 +44,8 @@ pub fn usual_constraints() -> Vec<String> {
 pub fn copy(task: &AnyTask, source: &str) -> Option<TaskCopy> {
     let AnyTask::Own(own) = task else { return None };
     let (text, model) = own.copy();
-    let source = std::path::absolute(source).map_or(String::new(), |path| path.display().to_string());
+    let source =
+        std::path::absolute(source).map_or(String::new(), |path| path.display().to_string());
     Some(TaskCopy { text: text.into(), model, source })
 }
 
@@ -73,7 +74,10 @@ pub fn of_run(run: &Path, config: &Config) -> Result<AnyTask, Failure> {
 /// Whether the file that a run's task came from is another now, in words.
 pub fn changed(run: &Path) -> Option<String> {
     let config = read::config(run).ok().filter(TaskCopy::is_named_by)?;
-    let source = provenance::read(run).into_iter().map(|origin| origin.task_file).find(|file| !file.is_empty())?;
+    let source = provenance::read(run)
+        .into_iter()
+        .map(|origin| origin.task_file)
+        .find(|file| !file.is_empty())?;
     let text = match AnyTask::find(&source).map(|task| copy(&task, "")) {
         _ if !Path::new(&source).exists() => return None,
         Ok(Some(now)) if now.environment() == config.environment => return None,
@@ -92,14 +96,18 @@ pub fn of_policy(about: &About, path: &Path, given: Option<&str>) -> Result<AnyT
         Some(given) => AnyTask::find(given)?,
         None => AnyTask::find(&about.task).map_err(|_| {
             let (path, task) = (path.display(), &about.task);
-            Failure::input(format!("{path}: its task, {task}, is none of the built-in ones: expected --task FILE.toml"))
+            Failure::input(format!(
+                "{path}: its task, {task}, is none of the built-in ones: expected --task FILE.toml"
+            ))
         })?,
     };
     match task.name() == about.task {
         true => Ok(task),
         false => {
             let (path, expected, found) = (path.display(), &about.task, task.name());
-            Err(Failure::input(format!("{path} is a policy of {expected}; expected --task with that, got {found}")))
+            Err(Failure::input(format!(
+                "{path} is a policy of {expected}; expected --task with that, got {found}"
+            )))
         }
     }
 }

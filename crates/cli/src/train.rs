@@ -216,7 +216,9 @@ fn config(args: &TrainArgs) -> Result<Config, Failure> {
     }
     let config = layers.build()?;
     if config.task.is_empty() {
-        return Err(Failure::input("no task given: expected one of those `ecrl tasks` lists, or a file"));
+        return Err(Failure::input(
+            "no task given: expected one of those `ecrl tasks` lists, or a file",
+        ));
     }
     Ok(config)
 }

@@ -1,8 +1,8 @@
 //! A trained policy, for Python.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use cli::environment;
+use cli::{Failure, environment};
 use cmdp::Env;
 use ecrl::collect::episodes::Choice;
 use ecrl::evaluate::{Evaluation, evaluate, evaluate_on};
@@ -12,8 +12,9 @@ use numpy::{PyArray2, PyArrayMethods as _, PyReadonlyArray2, PyUntypedArrayMetho
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rand::RngExt as _;
+use robots::AnyTask;
 use runs::output::put;
-use runs::{export, policy};
+use runs::{export, policy, read};
 
 use crate::env::value_error;
 use crate::interrupt::{self, Listening};
@@ -118,8 +119,8 @@ impl Policy {
     }
 
     /// What it is worth: episodes with its mean action and with sampled ones, as JSON; in a place of
-    /// Python's, or as the robot it moves. `main` says whether this is Python's main thread.
-    #[pyo3(signature = (place, constraints, episodes, seed, threads, main))]
+    /// Python's, or as the robot it moves: of its own run, or of a task's file. `main` says whether this is Python's main thread.
+    #[pyo3(signature = (place, constraints, episodes, seed, threads, main, task=None))]
     #[allow(clippy::too_many_arguments)] // by name in Python
     fn evaluate(
         &self,
@@ -130,17 +131,25 @@ impl Policy {
         seed: u64,
         threads: Option<usize>,
         main: bool,
+        task: Option<PathBuf>,
     ) -> PyResult<String> {
         let place = place.as_ref().map(|place| place.get());
         let threads = checked_threads(threads)?;
         let constraints = constraints.as_ref().unwrap_or(&self.0.about.constraints);
+        let robot = match place {
+            Some(_) => None,
+            None => Some(self.robot_of(task.as_deref()).map_err(failure)?),
+        };
         let mut told = serde_json::Map::new();
         let _listening = main.then(Listening::at_once);
         let mut feasible = true;
         for (name, choice) in [("mean_action", Choice::Mean), ("sampled_actions", Choice::Sample)] {
-            let result = py.detach(|| match place {
-                Some(place) => self.play_in(place, episodes, seed, choice),
-                None => self.play_robot(constraints, threads, episodes, seed, choice),
+            let result = py.detach(|| match (place, &robot) {
+                (Some(place), _) => self.play_in(place, episodes, seed, choice),
+                (None, Some(task)) => {
+                    self.play_robot(task, constraints, threads, episodes, seed, choice)
+                }
+                (None, None) => unreachable!("one of them is there"),
             });
             if main && interrupt::insisted() {
                 return Err(interrupt::raised(py));
@@ -171,8 +180,21 @@ impl Policy {
         evaluate_on(actor, &mut *stage, episodes, seed, choice)
     }
 
+    /// The task that it acts in: of the run in a folder, of a file, or the built-in one that it names.
+    fn robot_of(&self, task: Option<&Path>) -> Result<AnyTask, Failure> {
+        let about = &self.0.about;
+        match task {
+            Some(run) if run.is_dir() => environment::of_run(run, &read::config(run)?),
+            _ => {
+                let file = task.map(|task| task.display().to_string());
+                environment::of_policy(about, "the policy".as_ref(), file.as_deref())
+            }
+        }
+    }
+
     fn play_robot(
         &self,
+        task: &AnyTask,
         constraints: &[String],
         threads: usize,
         episodes: usize,
@@ -180,8 +202,8 @@ impl Policy {
         choice: Choice,
     ) -> Result<Evaluation, TrainError> {
         let robot = |_| -> Result<Box<dyn Env>, TrainError> {
-            let robot = environment::robot(&self.0.about.task, constraints);
-            Ok(Box::new(robot.map_err(|error| TrainError::Env(error.into()))?))
+            let robot = environment::robot(task, constraints);
+            Ok(robot.map_err(|error| TrainError::Env(error.into()))?)
         };
         let envs = (0..threads).map(robot).collect::<Result<Vec<_>, _>>()?;
         evaluate(&self.0.actor, envs, episodes, seed, choice)

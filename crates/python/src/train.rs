@@ -14,15 +14,18 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rayon::ThreadPool;
+use robots::AnyTask;
 use runs::driver::{DriveError, Observer, Options, Run};
+use runs::grid::USUAL;
 use runs::policy::Policy;
+use runs::read;
 
 use crate::env::value_error;
 use crate::interrupt::{self, Listening};
 use crate::place::{EnvError, Place};
 
 /// How a run is begun or gone on with.
-struct Stages<'a>(Option<&'a Place>);
+struct Stages<'a>(Option<&'a Place>, Option<AnyTask>);
 
 impl MakeStage for Stages<'_> {
     fn stage(
@@ -31,9 +34,10 @@ impl MakeStage for Stages<'_> {
         pool: &Arc<ThreadPool>,
         running: usize,
     ) -> Result<Box<dyn Stage>, BoxError> {
-        match self.0 {
-            Some(place) => place.stage(running),
-            None => environment::make.stage(config, pool, running),
+        match (self.0, &self.1) {
+            (Some(place), _) => place.stage(running),
+            (None, Some(task)) => environment::make(task.clone()).stage(config, pool, running),
+            (None, None) => Err("neither a task nor an environment is given".into()),
         }
     }
 }
@@ -273,7 +277,7 @@ pub fn train(
     let place = place.as_ref().map(|place| place.get());
     let mut layers = Layers::default();
     if place.is_none() {
-        layers.set("constraints", environment::usual_constraints());
+        layers.set("constraints", vec![USUAL.to_owned()]);
     }
     let config_error = |error: ecrl::config::ConfigError| value_error(error);
     if let Some(path) = &asked.config {
@@ -301,6 +305,7 @@ pub fn train(
         layers.assign(assignment).map_err(config_error)?;
     }
     let mut config = layers.build().map_err(config_error)?;
+    let mut robot = None;
     match (place, &asked.task) {
         (Some(place), _) => {
             config.task.clone_from(&place.description.name);
@@ -312,12 +317,14 @@ pub fn train(
             config.task.clone_from(task);
             // What is in a file of another run's is none of the robot's.
             config.environment.clear();
-            environment::resolve(&mut config).map_err(failure)?;
+            robot = Some(environment::resolve(&mut config, None).map_err(failure)?);
         }
         (None, None) => return Err(value_error("neither a task nor an environment is given")),
     }
     let mut options = driving.options()?;
     options.force = asked.force;
+    let source = asked.task.as_deref().unwrap_or_default();
+    options.task = robot.as_ref().and_then(|task| environment::copy(task, source));
     let start = asked.start.as_deref().map(Policy::open).transpose();
     options.start = start.map_err(|error| value_error(error.to_string()))?;
     let name = format!("{}-{}-{}", config.task, config.algorithm, config.seed).replace('/', "-");
@@ -325,7 +332,7 @@ pub fn train(
     // Wherever the program goes meanwhile.
     let out = std::path::absolute(out).map_err(value_error)?;
     let _listening = driving.main.then(Listening::begin);
-    let run = py.detach(|| Run::create(config, &out, &options, Stages(place)));
+    let run = py.detach(|| Run::create(config, &out, &options, Stages(place, robot)));
     let run = run.map_err(|error| begun(py, error, place))?;
     let path = run.path().to_owned();
     driving.drive(py, run, place)?;
@@ -356,7 +363,14 @@ pub fn resume(
     let mut options = driving.options()?;
     options.set = changes;
     let _listening = driving.main.then(Listening::begin);
-    let resumed = py.detach(|| Run::resume(&run, steps, &options, Stages(place)));
+    let robot = match place {
+        Some(_) => None,
+        None => {
+            let config = read::config(&run).map_err(|error| failure(error.into()))?;
+            Some(environment::of_run(&run, &config).map_err(failure)?)
+        }
+    };
+    let resumed = py.detach(|| Run::resume(&run, steps, &options, Stages(place, robot)));
     let resumed = resumed.map_err(|error| begun(py, error, place))?;
     driving.drive(py, resumed, place)
 }

@@ -87,7 +87,12 @@ impl Triangles {
 }
 
 /// Puts triangles into boxes, each half of what is in the one around it.
-fn split(corners: &mut [[Vec3; 3]], range: std::ops::Range<usize>, at: usize, boxes: &mut Vec<Node>) {
+fn split(
+    corners: &mut [[Vec3; 3]],
+    range: std::ops::Range<usize>,
+    at: usize,
+    boxes: &mut Vec<Node>,
+) {
     let inside = &mut corners[range.clone()];
     let (mut low, mut high) = ([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]);
     for corner in inside.iter().flatten() {
@@ -151,9 +156,10 @@ mod tests {
         for i in 0..side * side * side {
             let place = [i % side, i / side % side, i / side / side].map(|x| 3.0 * x as f32);
             let first = vertices.len() as u32;
-            vertices.extend((0..8).map(|c| {
-                [0, 1, 2].map(|axis| place[axis] + f32::from((c >> axis & 1) as u8))
-            }));
+            vertices.extend(
+                (0..8)
+                    .map(|c| [0, 1, 2].map(|axis| place[axis] + f32::from((c >> axis & 1) as u8))),
+            );
             for [a, b, c, d] in
                 [[0, 2, 3, 1], [4, 5, 7, 6], [0, 1, 5, 4], [2, 6, 7, 3], [0, 4, 6, 2], [1, 3, 7, 5]]
             {
@@ -179,11 +185,16 @@ mod tests {
         };
         for i in 0..500 {
             let angle = i as f32;
-            let from = [4.0 + 9.0 * angle.sin(), 4.0 + 9.0 * angle.cos(), 4.0 + (3.0 * angle).sin()];
+            let from =
+                [4.0 + 9.0 * angle.sin(), 4.0 + 9.0 * angle.cos(), 4.0 + (3.0 * angle).sin()];
             let towards = minus([i as f32 % 7.0, i as f32 % 5.0, i as f32 % 8.0], from);
             let found = sorted.hit(from, towards, 0.0).map(|(t, _)| t);
             assert_eq!(found, one_by_one(from, towards));
         }
-        assert!(Triangles::new(&Mesh { vertices: vec![], faces: vec![] }).hit([0.0; 3], [1.0, 0.0, 0.0], 0.0).is_none());
+        assert!(
+            Triangles::new(&Mesh { vertices: vec![], faces: vec![] })
+                .hit([0.0; 3], [1.0, 0.0, 0.0], 0.0)
+                .is_none()
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cmdp::{Constraint, Cost, StateError, Visual};
+use mujoco_rs::prelude::MjModel;
 
 use crate::own::{self, OwnRobot, OwnTask, OwnTaskError};
 #[cfg(feature = "window")]
@@ -36,11 +37,27 @@ pub trait Body: Visual {
     /// Starts an episode in a given state, as Gymnasium's `set_state` after a reset does.
     fn start(&mut self, qpos: &[f64], qvel: &[f64], obs: &mut [f64]) -> Result<(), StateError>;
 
+    /// The joint positions and velocities.
+    fn state(&self) -> (&[f64], &[f64]);
+
+    /// What a step of it is to the engine alone.
+    fn bare(&self) -> Bare;
+
     /// The engine's state, for its viewer.
     #[cfg(feature = "window")]
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn data_mut(&mut self) -> &mut Data;
+}
+
+/// A robot's physics and nothing else, for measuring what the rest costs.
+pub struct Bare {
+    /// The model, as robots share it.
+    pub model: Arc<MjModel>,
+    /// Physics steps in a step.
+    pub frame_skip: usize,
+    /// For every entry of an action the actuator, what the entry is multiplied by, and what is added then.
+    pub controls: Vec<(usize, f64, f64)>,
 }
 
 macro_rules! body {
@@ -53,6 +70,16 @@ macro_rules! body {
                 obs: &mut [f64],
             ) -> Result<(), StateError> {
                 self.start(qpos, qvel, obs)
+            }
+
+            fn state(&self) -> (&[f64], &[f64]) {
+                let data = &self.physics().data;
+                (data.qpos(), data.qvel())
+            }
+
+            fn bare(&self) -> Bare {
+                let (model, controls) = self.controls();
+                Bare { model, frame_skip: self.physics().frame_skip, controls }
             }
 
             #[cfg(feature = "window")]

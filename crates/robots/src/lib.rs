@@ -29,7 +29,7 @@ mod task;
 #[cfg(feature = "window")]
 mod window;
 
-pub use any::{AnyTask, Body, TaskError};
+pub use any::{AnyTask, Bare, Body, TaskError};
 pub use engine::EngineError;
 pub use replay::{Replay, ReplayError};
 pub use robot::{Robot, RobotError};

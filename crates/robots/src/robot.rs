@@ -1,6 +1,7 @@
 //! A robot in its simulated world: one step of the task around MuJoCo's `mj_step`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cmdp::{Constraint, ConstraintError, Env, EnvSpec, Rng, StateError, Step};
 use mujoco_rs::error::MjModelError;
@@ -87,6 +88,12 @@ impl Robot {
         &mut self.physics
     }
 
+    /// The model, and how an action becomes controls.
+    pub(crate) fn controls(&self) -> (Arc<MjModel>, Vec<(usize, f64, f64)>) {
+        let controls = (0..self.task.action).map(|i| (i, 1.0, 0.0));
+        (self.physics.data.model_clone(), controls.collect())
+    }
+
     pub(crate) fn physics(&self) -> &Physics {
         &self.physics
     }
@@ -104,7 +111,8 @@ impl Robot {
     }
 
     fn observe(&self, obs: &mut [f64]) {
-        let (positions, velocities) = obs.split_at_mut(self.physics.data.qpos().len() - self.task.hidden);
+        let (positions, velocities) =
+            obs.split_at_mut(self.physics.data.qpos().len() - self.task.hidden);
         positions.copy_from_slice(&self.physics.data.qpos()[self.task.hidden..]);
         let clip = self.task.velocity_clip;
         for (seen, v) in velocities.iter_mut().zip(self.physics.data.qvel()) {

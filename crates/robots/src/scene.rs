@@ -97,8 +97,7 @@ enum Solid {
 /// All of them that are shown, with their numbers among them.
 fn solids(model: &MjModel) -> BTreeMap<Solid, usize> {
     let all = (0..model.geom_type().len()).filter(|&i| is_shown(model, i));
-    let all: BTreeMap<Solid, usize> =
-        all.filter_map(|i| Some((solid(model, i)?, 0))).collect();
+    let all: BTreeMap<Solid, usize> = all.filter_map(|i| Some((solid(model, i)?, 0))).collect();
     all.into_keys().zip(0..).collect()
 }
 

@@ -147,7 +147,8 @@ impl Run {
             directory.save_policy(START, start)?;
         }
         let task_file = task.map(|task| task.source.clone()).unwrap_or_default();
-        directory.note_provenance(&Provenance { task_file, ..Provenance::here(options.threads) })?;
+        directory
+            .note_provenance(&Provenance { task_file, ..Provenance::here(options.threads) })?;
         Ok(Self {
             trainer,
             directory,

@@ -167,7 +167,9 @@ pub fn parse(text: &str) -> Result<Node, Wrong> {
     let node = parser.any()?;
     match parser.peek() {
         Token::End => Ok(node),
-        other => Err(parser.wrong(format!("expected an operator or the end, got {}", other.told()))),
+        other => {
+            Err(parser.wrong(format!("expected an operator or the end, got {}", other.told())))
+        }
     }
 }
 
@@ -218,9 +220,7 @@ impl Parser {
         if self.depth > DEEPEST {
             return Err(self.wrong(format!("nested more than {DEEPEST} deep")));
         }
-        let node = self.left(&["or"], |parser| {
-            parser.left(&["and"], |parser| parser.not())
-        });
+        let node = self.left(&["or"], |parser| parser.left(&["and"], |parser| parser.not()));
         self.depth -= 1;
         node
     }

@@ -141,7 +141,8 @@ impl<'a> Section<'a> {
 
     /// What is missing.
     pub fn missing(&self, key: &str, expected: &str) -> Mistake {
-        let what = if self.name.is_empty() { "the file".into() } else { format!("[{}]", self.name) };
+        let what =
+            if self.name.is_empty() { "the file".into() } else { format!("[{}]", self.name) };
         mistake(self.at, format!("{what} has no '{key}': expected {expected}"))
     }
 
@@ -188,7 +189,8 @@ impl<'a> Section<'a> {
             Some([Some(from), Some(to)]) if from <= to => Ok(Some((*from, *to))),
             _ => {
                 let key = self.full(key);
-                let text = format!("{key}: expected two numbers, as in [0.8, 1.2], the lower first");
+                let text =
+                    format!("{key}: expected two numbers, as in [0.8, 1.2], the lower first");
                 Err(mistake(value.span().start, text))
             }
         }
@@ -253,10 +255,11 @@ impl<'a> Section<'a> {
             let Entry { name, at, section, text, value } = entry;
             let DeValue::Table(table) = value.into_inner() else { unreachable!("it is no value") };
             let inner = Self::of(&section, text, at, table).flat(values);
-            flat.extend(inner.into_iter().map(|entry| Entry {
-                name: format!("{name}.{}", entry.name),
-                ..entry
-            }));
+            flat.extend(
+                inner
+                    .into_iter()
+                    .map(|entry| Entry { name: format!("{name}.{}", entry.name), ..entry }),
+            );
         }
         flat
     }

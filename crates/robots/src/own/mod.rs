@@ -16,6 +16,7 @@
 //! docs/own-robot.md says what else there is.
 
 mod check;
+mod compile;
 mod compiled;
 mod expression;
 mod file;
@@ -36,9 +37,10 @@ pub use check::{Check, check};
 pub use robot::OwnRobot;
 pub use starter::starter;
 
+use self::compile::Compiler;
 use self::expression::Node;
 use self::file::{Entry, Mistake, Section, Source, Text, mistake};
-use self::program::{Compiler, Program, Span};
+use self::program::{Program, Span};
 use self::quantity::{Measured, object};
 use self::random::{Change, Draw, Noise, Parameter};
 use crate::engine::{self, EngineError};
@@ -225,16 +227,21 @@ impl Reader {
         };
         check_name("name", &name).map_err(|message| mistake(name_at, message))?;
         if TASKS.iter().any(|task| task.name == name) {
-            let text = format!("the name '{name}' is a built-in robot's: expected name = \"...\" of its own");
+            let text = format!(
+                "the name '{name}' is a built-in robot's: expected name = \"...\" of its own"
+            );
             return Err(mistake(name_at, text));
         }
         let description = file.text("description")?.map_or(String::new(), |text| text.text);
         let path = file.text("model")?;
-        let path = path.ok_or_else(|| file.missing("model", "the file of a MuJoCo model, MJCF or URDF"))?;
+        let path =
+            path.ok_or_else(|| file.missing("model", "the file of a MuJoCo model, MJCF or URDF"))?;
         let model = load(&path.text).map_err(|error| path.refuse(error))?;
         let ffi = model.ffi();
         if ffi.nu != ffi.nactuator || ffi.nout != ffi.nactuator {
-            return Err(path.refuse("an actuator has several controls or forces; expected one of each"));
+            return Err(
+                path.refuse("an actuator has several controls or forces; expected one of each")
+            );
         }
         let frame_skip = file.whole("frame_skip", 1..=100_000)?.unwrap_or(5);
         let steps = file.whole("steps", 1..=10_000_000)?.unwrap_or(1000);
@@ -262,7 +269,8 @@ impl Reader {
             let named = entry.name.chars().all(|c| c.is_alphanumeric() || c == '_');
             let begins = entry.name.starts_with(|c: char| c.is_alphabetic() || c == '_');
             if !(named && begins) || ["and", "or", "not", "pi", "dt"].contains(&&entry.name[..]) {
-                let text = format!("'{}' cannot be a name: expected letters, digits and _", entry.name);
+                let text =
+                    format!("'{}' cannot be a name: expected letters, digits and _", entry.name);
                 return Err(mistake(entry.at, text));
             }
             if compiler.knows(&entry.name) {
@@ -272,8 +280,9 @@ impl Reader {
             compiler.name(&entry.name, span);
         }
         let observe = file.texts("observe")?.filter(|all| !all.is_empty());
-        let observe =
-            observe.ok_or_else(|| file.missing("observe", "a list of expressions, as in [\"qpos\", \"qvel\"]"))?;
+        let observe = observe.ok_or_else(|| {
+            file.missing("observe", "a list of expressions, as in [\"qpos\", \"qvel\"]")
+        })?;
         let (mut nodes, mut observed) = (Vec::new(), Vec::new());
         for text in &observe {
             let node = text.expression()?;
@@ -282,9 +291,11 @@ impl Reader {
             nodes.push(node);
         }
         let joined = Node { kind: expression::Kind::List(nodes), at: 0 };
-        let observation = compiler.value(&joined).map_err(|wrong| observe[0].refuse(wrong.message))?;
+        let observation =
+            compiler.value(&joined).map_err(|wrong| observe[0].refuse(wrong.message))?;
         if observation.len > WIDEST {
-            let text = format!("observe has {} numbers; expected at most {WIDEST}", observation.len);
+            let text =
+                format!("observe has {} numbers; expected at most {WIDEST}", observation.len);
             return Err(observe[0].refuse(text));
         }
         let mut rewards = Vec::new();
@@ -371,8 +382,7 @@ impl Reader {
             Some(scale) if scale >= 0.0 => Draw::Uniform(-scale, scale),
             Some(_) => return Err(mistake(at, format!("noise on {name}: expected 0 or more"))),
             None => {
-                let expected =
-                    "a number, { normal = DEVIATION } or { uniform = [FROM, TO] }";
+                let expected = "a number, { normal = DEVIATION } or { uniform = [FROM, TO] }";
                 let refused = entry.refuse(expected);
                 let mut section = entry.into_section().ok_or(refused.clone())?;
                 let draw = match (section.pair("uniform")?, section.number("normal")?) {
@@ -433,18 +443,23 @@ impl Reader {
         let value = value.ok_or_else(|| section.missing("value", "an expression"))?;
         let span = scalar(&value, compiler)?;
         let threshold = section.number("threshold")?;
-        let threshold = threshold
-            .ok_or_else(|| section.missing("threshold", "the usual bound, a number"))?;
+        let threshold =
+            threshold.ok_or_else(|| section.missing("threshold", "the usual bound, a number"))?;
         let aggregate = match section.text("aggregate")? {
             None => Aggregate::Mean,
             Some(text) => {
                 let known = Aggregate::ALL.into_iter().find(|a| a.name() == text.text);
-                known.ok_or_else(|| text.refuse(format!("unknown aggregate '{}': expected mean or sum", text.text)))?
+                known.ok_or_else(|| {
+                    text.refuse(format!("unknown aggregate '{}': expected mean or sum", text.text))
+                })?
             }
         };
         let description = section.text("description")?.map_or(value.text, |text| text.text);
         section.finish()?;
-        Ok((Cost { name: name.into(), aggregate, threshold, description: description.into() }, span))
+        Ok((
+            Cost { name: name.into(), aggregate, threshold, description: description.into() },
+            span,
+        ))
     }
 }
 
@@ -465,6 +480,3 @@ fn check_name(what: &str, name: &str) -> Result<(), String> {
 pub fn is_file(task: &str) -> bool {
     task.ends_with(".toml")
 }
-
-#[cfg(test)]
-mod tests;

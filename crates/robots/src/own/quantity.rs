@@ -4,8 +4,8 @@ use cmdp::nearest;
 use mujoco_rs::prelude::MjModel;
 use mujoco_rs::wrappers::mj_model::{MjtJoint, MjtObjBase};
 
+use super::compile::Quantities;
 use super::expression::Wrong;
-use super::program::Quantities;
 use crate::physics::Data;
 
 /// A quantity; numbers are places in the engine's arrays.
@@ -69,10 +69,22 @@ const FAMILIES: [Family; 18] = [
     family("pos", Of::mjOBJ_BODY, "body", false, "where a body is: x, y, z"),
     family("vel", Of::mjOBJ_BODY, "body", false, "how fast it moves, along the world's axes"),
     family("angvel", Of::mjOBJ_BODY, "body", false, "how fast it turns, about the world's axes"),
-    family("quat", Of::mjOBJ_BODY, "body", false, "how it stands: a quaternion, the real part first"),
+    family(
+        "quat",
+        Of::mjOBJ_BODY,
+        "body",
+        false,
+        "how it stands: a quaternion, the real part first",
+    ),
     family("xaxis", Of::mjOBJ_BODY, "body", false, "where its own x axis points"),
     family("yaxis", Of::mjOBJ_BODY, "body", false, "where its own y axis points"),
-    family("zaxis", Of::mjOBJ_BODY, "body", false, "where its own z axis points; zaxis.B.z is 1 upright"),
+    family(
+        "zaxis",
+        Of::mjOBJ_BODY,
+        "body",
+        false,
+        "where its own z axis points; zaxis.B.z is 1 upright",
+    ),
     family("com", Of::mjOBJ_BODY, "body", false, "centre of mass of it and all that hangs on it"),
     family("site", Of::mjOBJ_SITE, "site", false, "where a site is"),
     family("geom", Of::mjOBJ_GEOM, "geom", false, "where a geom is"),

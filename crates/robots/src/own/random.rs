@@ -42,7 +42,11 @@ impl Noise {
         let velocity = match family {
             "qpos" => false,
             "qvel" => true,
-            _ => return Err(format!("noise on '{on}'; expected qpos, qvel, or one joint's, as in qpos.knee")),
+            _ => {
+                return Err(format!(
+                    "noise on '{on}'; expected qpos, qvel, or one joint's, as in qpos.knee"
+                ));
+            }
         };
         let entries = match joint {
             None if velocity => 0..model.ffi().nv as usize,
@@ -117,12 +121,10 @@ pub const PARAMETERS: [&str; 11] = [
 impl Parameter {
     /// Reads what is to be changed; `*` for a name means all.
     pub fn new(model: &MjModel, name: &str, change: Change, draw: Draw) -> Result<Self, String> {
-        let unknown = || {
-            format!("unknown parameter '{name}': expected one of {}", PARAMETERS.join(", "))
-        };
-        let made = |property, objects| {
-            Ok(Self { name: name.into(), property, objects, change, draw })
-        };
+        let unknown =
+            || format!("unknown parameter '{name}': expected one of {}", PARAMETERS.join(", "));
+        let made =
+            |property, objects| Ok(Self { name: name.into(), property, objects, change, draw });
         if name == "gravity" {
             return made(Property::Gravity, vec![0]);
         }
@@ -216,4 +218,3 @@ impl Parameter {
         }
     }
 }
-

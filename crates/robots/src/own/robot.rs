@@ -52,7 +52,7 @@ impl OwnRobot {
             spec,
             costs: measured.into_iter().map(|i| plan.cost_spans[i]).collect(),
             physics: Physics::new(task.model.clone(), plan.frame_skip),
-            row: vec![0.0; plan.program.size()],
+            row: vec![0.0; plan.program.size],
             memory: vec![0.0; plan.program.remembered()],
             action: vec![0.0; plan.actuators.len()],
             steps: 0,
@@ -105,6 +105,14 @@ impl OwnRobot {
     /// All costs of the last step, in force or not.
     pub fn measures(&self) -> impl Iterator<Item = f64> {
         self.task.plan.cost_spans.iter().map(|span| span.of(&self.row)[0])
+    }
+
+    /// The model, and how an action becomes controls.
+    pub(crate) fn controls(&self) -> (Arc<MjModel>, Vec<(usize, f64, f64)>) {
+        let plan = &self.task.plan;
+        let controls = plan.actuators.iter().zip(&plan.scales);
+        let controls = controls.map(|(&actuator, &(half, middle))| (actuator, half, middle));
+        (self.task.model.clone(), controls.collect())
     }
 
     pub(crate) fn physics(&self) -> &Physics {
