@@ -7,6 +7,7 @@ mod disk;
 mod grid;
 mod lists;
 mod odd;
+mod own;
 mod policies;
 mod resume;
 mod safety;
