@@ -71,7 +71,7 @@ fixtures:
 fuzz: setup
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
 	cd '$(root)' && cargo fuzz build --sanitizer none
-	cd '$(root)' && for target in config constraint replay policy checkpoint on_policy grid report; do \
+	cd '$(root)' && for target in config constraint replay policy checkpoint on_policy grid report own_task; do \
 	  mkdir -p fuzz/corpus/$$target && \
 	  cargo fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
 	    -max_total_time=$${SECONDS_EACH:-300} -max_len=16384 -print_final_stats=1 || exit 1; \

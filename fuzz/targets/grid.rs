@@ -4,17 +4,16 @@
 use cmdp::Constraint;
 use ecrl::config::Config;
 use robots::{COSTS, Task};
-use runs::grid::{self, Grid, Seeds, Tasks};
+use runs::grid::{self, Grid, Seeds, Tasks, USUAL};
 
 struct Robots;
 
 impl Tasks for Robots {
-    fn usual_constraints(&self) -> Vec<String> {
-        vec!["mean(torque)<=0.4".into()]
-    }
-
     fn resolve(&self, config: &mut Config) -> Result<(), String> {
         config.task = Task::find(&config.task).map_err(|e| e.to_string())?.name.into();
+        if config.constraints == [USUAL] {
+            config.constraints = vec!["mean(torque)<=0.4".into()];
+        }
         Constraint::parse_all(&config.constraints, &COSTS).map_err(|e| e.to_string())?;
         Ok(())
     }

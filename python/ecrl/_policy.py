@@ -142,6 +142,8 @@ class Policy:
         if robots.is_task_file(env):
             env, task = None, pathlib.Path(env)
         if not interface and env is None:
+            if task is None and self.task not in robots.NAMES:
+                raise ValueError(f"{self.task} is the task of a file; expected that file for env, as in env='{self.task}.toml'")
             texts = None if constraints is None else _constraints.as_texts(constraints)
             return _evaluation(self._policy.evaluate(None, texts, episodes, seed, threads, main, task))
         if env is None:

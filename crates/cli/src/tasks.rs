@@ -138,6 +138,11 @@ fn list(json: bool, output: &mut impl Write) -> Result<(), Failure> {
         let aggregate = cost.aggregate.name();
         writeln!(output, "{constraint:<14}{aggregate} over an episode of: {}", cost.description)?;
     }
+    let program = text::program();
+    writeln!(
+        output,
+        "\nA robot of your own: {program} tasks new MODEL.xml, then its file wherever a task is named"
+    )?;
     Ok(())
 }
 

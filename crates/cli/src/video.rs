@@ -105,7 +105,8 @@ pub fn write(path: &Path, size: (usize, usize), playback: &Playback) -> Result<u
             let _ =
                 live.draw(&mut io::stdout(), &[bar("video", i as f64 / steps.len() as f64, &end)]);
         }
-        let mut pixels = picture(&playback.shapes, &meshes, playback.frame(step), size);
+        let mut pixels =
+            picture(&playback.shapes, &meshes, playback.frame(step), playback.view, size);
         let lines = lines(playback, step);
         painter.write(&mut pixels, width, scale, &lines).map_err(Failure::run)?;
         if input.write_all(&pixels).is_err() {

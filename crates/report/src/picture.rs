@@ -16,10 +16,8 @@ const SKY: Vec3 = [0.9, 0.93, 0.96];
 const TILES: [Vec3; 2] = [[0.42, 0.46, 0.5], [0.52, 0.56, 0.6]];
 /// What a shadow takes of the light.
 const SHADOW: f32 = 0.42;
-/// How far the camera stands from what it looks at, the angle it looks down, and the height it looks at.
-const DISTANCE: f32 = 4.0;
+/// The angle the camera looks down.
 const LIFT: f32 = 0.25;
-const HEIGHT: f32 = 0.6;
 /// Half of the angle it sees, from top to bottom.
 const HALF_ANGLE: f32 = 0.4;
 /// Where the floor begins to fade into the sky, and where it is gone.
@@ -27,15 +25,48 @@ const FADE: (f32, f32) = (8.0, 26.0);
 /// Within a pixel, where the four rays of an edge go.
 const WITHIN: [(f32, f32); 4] = [(0.125, 0.625), (0.375, 0.125), (0.625, 0.875), (0.875, 0.375)];
 
+/// How far the camera stands from what it looks at, and the height it looks at.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct View {
+    /// How far, in metres.
+    pub distance: f32,
+    /// The height.
+    pub height: f32,
+}
+
+impl View {
+    /// For a robot of a metre or so.
+    pub const USUAL: Self = Self { distance: 4.0, height: 0.6 };
+
+    /// What shows all shapes as large: the usual where they reach about as far as a man does.
+    pub fn of(shapes: &[Shape], meshes: &[Triangles], poses: &[[f32; 12]]) -> Self {
+        let solids = shapes.iter().zip(poses).filter_map(|(s, pose)| Solid::new(s, meshes, pose));
+        let solids: Vec<Solid> = solids.collect();
+        let mean = |axis: usize| {
+            solids.iter().map(|s| s.place[axis]).sum::<f32>() / solids.len().max(1) as f32
+        };
+        let middle = [mean(0), mean(1), mean(2)];
+        let far = |s: &Solid| {
+            let away = minus(s.place, middle);
+            dot(away, away).sqrt() + s.reach
+        };
+        match solids.iter().map(far).fold(0.0, f32::max) {
+            0.65..=1.7 => Self::USUAL,
+            reach => Self { distance: (4.0 * reach).clamp(0.2, 100.0), height: middle[2] },
+        }
+    }
+}
+
 /// Draws shapes, each with its position and rotation, from the side; some are of these meshes. Returns red, green
 /// and blue, row after row from the top.
 pub fn picture(
     shapes: &[Shape],
     meshes: &[Triangles],
     poses: &[[f32; 12]],
+    view: View,
     (width, height): (usize, usize),
 ) -> Vec<u8> {
-    let scene = Scene::new(shapes, meshes, poses, width, height);
+    let scene = Scene::new(shapes, meshes, poses, view, width, height);
     let mut seen = vec![Seen::default(); width * height];
     seen.par_chunks_exact_mut(width).enumerate().for_each(|(y, row)| {
         let near = scene.in_row(y);
@@ -88,6 +119,7 @@ impl<'a> Scene<'a> {
         shapes: &[Shape],
         meshes: &'a [Triangles],
         poses: &[[f32; 12]],
+        view: View,
         width: usize,
         height: usize,
     ) -> Self {
@@ -100,7 +132,7 @@ impl<'a> Scene<'a> {
         };
         // From the side: along y.
         let back = [0.0, -LIFT.cos(), LIFT.sin()];
-        let eye = along([mean(0), mean(1), HEIGHT], DISTANCE, back);
+        let eye = along([mean(0), mean(1), view.height], view.distance, back);
         let centre = (width as f32 / 2.0, height as f32 / 2.0);
         let focal = centre.1 / HALF_ANGLE.tan();
         let axes = [[1.0, 0.0, 0.0], [0.0, LIFT.sin(), LIFT.cos()], back.map(|x| -focal * x)];
@@ -381,7 +413,8 @@ mod tests {
             let (ball, pose) = lying("sphere", [0.2, 0.0, 0.0], [x, 0.0, 0.6]);
             let (plane, ground) = lying("plane", [1.0; 3], [0.0; 3]);
             let (width, height) = (160, 120);
-            let pixels = picture(&[plane, ball], &[], &[ground, pose], (width, height));
+            let pixels =
+                picture(&[plane, ball], &[], &[ground, pose], View::USUAL, (width, height));
             let at = |x: usize, y: usize| &pixels[3 * (y * width + x)..][..3];
             let [red, green, blue] = at(80, 60) else { panic!() };
             assert!(*red > 100 && *green < 100 && *blue < 100, "{:?}", at(80, 60));

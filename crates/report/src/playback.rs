@@ -7,6 +7,8 @@ use runs::policy::Policy;
 use serde::Serialize;
 
 use crate::figure::escape;
+use crate::picture::View;
+use crate::triangles::Triangles;
 
 /// A recorded episode.
 #[derive(Debug, Clone, Serialize)]
@@ -17,6 +19,8 @@ pub struct Playback {
     pub shapes: Vec<Shape>,
     /// The meshes that shapes name.
     pub meshes: Vec<Mesh>,
+    /// Where it is looked at from.
+    pub view: View,
     /// Seconds between two frames.
     pub seconds: f64,
     /// The reward of every step.
@@ -74,6 +78,7 @@ pub fn record<V: Visual + ?Sized>(env: &mut V, policy: &Policy, key: [u64; 4]) -
         ),
         shapes: env.shapes(),
         meshes: env.meshes(),
+        view: View::USUAL,
         seconds: env.seconds_per_step(),
         rewards: Vec::new(),
         constraints: spec.constraints.iter().map(watched).collect(),
@@ -86,6 +91,8 @@ pub fn record<V: Visual + ?Sized>(env: &mut V, policy: &Policy, key: [u64; 4]) -
     };
     env.reset(&mut cmdp::rng(key), &mut obs);
     playback.poses.extend(env.poses());
+    let meshes: Vec<Triangles> = playback.meshes.iter().map(Triangles::new).collect();
+    playback.view = View::of(&playback.shapes, &meshes, &playback.poses);
     loop {
         let seen: Vec<f32> = obs.iter().map(|&x| x as f32).collect();
         let action = policy.act(&seen).expect("a policy of this task");

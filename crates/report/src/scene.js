@@ -71,8 +71,8 @@ const faceted = ({ vertices, faces }) => {
 // ---- The scene. It looks as in a video (picture.rs).
 const canvas = document.getElementById("scene");
 const gl = canvas.getContext("webgl", { antialias: true, alpha: false, stencil: true, preserveDrawingBuffer: true });
-const usual = { turn: -Math.PI / 2, lift: 0.25, distance: 4 };
-const view = { ...usual, target: [0, 0, 0.6] };
+const usual = { turn: -Math.PI / 2, lift: 0.25, distance: data.view.distance };
+const view = { ...usual, target: [0, 0, data.view.height] };
 const sun = unit([0.3, -0.5, 0.9]);
 let draw = () => {};
 if (gl) {
@@ -153,7 +153,7 @@ if (gl) {
     view.target = [middle[0], middle[1], view.target[2]];
     const { turn, lift, distance, target } = view;
     const eye = [target[0] + distance * Math.cos(lift) * Math.cos(turn), target[1] + distance * Math.cos(lift) * Math.sin(turn), target[2] + distance * Math.sin(lift)];
-    gl.uniformMatrix4fv(place.camera, false, multiply(perspective(0.8, w / h, 0.05, 200), lookAt(eye, target)));
+    gl.uniformMatrix4fv(place.camera, false, multiply(perspective(0.8, w / h, Math.min(0.05, distance / 80), 200), lookAt(eye, target)));
     gl.uniform3f(place.eye, ...eye);
     gl.uniform3f(place.sky, ...sky);
     // The floor, then the shadows on it while nothing else is there, so that depth need not tell the two
@@ -176,7 +176,7 @@ if (gl) {
       solid(shape, p, (model) => model);
     }
   };
-  const nearer = (by) => { view.distance = Math.min(30, Math.max(1, view.distance * by)); };
+  const nearer = (by) => { view.distance = Math.min(7.5 * usual.distance, Math.max(usual.distance / 4, view.distance * by)); };
   // One finger or the mouse turns, two fingers come nearer.
   const fingers = new Map();
   const apart = () => { const [a, b] = [...fingers.values()]; return Math.hypot(a[0] - b[0], a[1] - b[1]) || 1; };
