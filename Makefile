@@ -84,9 +84,9 @@ browser: setup
 	cd '$(root)' && rm -rf target/browser/runs && ./ecrl paper --seeds 1 --steps 7000 --out target/browser/runs \
 	  --set learning_starts=900000 --set 'hidden=[16]' --set population=3 --set learner.episodes=1 --set epochs=2 \
 	  --set retest_episodes=2
-	cd '$(root)' && for task in ant half-cheetah walker2d hopper swimmer; do \
-	  ./ecrl train $$task --algo ppo --steps 4096 --quiet --force --out target/browser/$$task && \
-	  ./ecrl play target/browser/$$task --html target/browser/$$task.html || exit 1; done
+	cd '$(root)' && for task in ant half-cheetah walker2d hopper swimmer examples/robots/arm.toml examples/robots/balancer.toml; do \
+	  name=$$(basename $$task .toml) && ./ecrl train $$task --algo ppo --steps 4096 --quiet --force --out target/browser/$$name && \
+	  ./ecrl play target/browser/$$name --html target/browser/$$name.html || exit 1; done
 	cd '$(root)' && target/browser/bin/python tools/browser_test.py target/browser/runs/report/index.html target/browser/runs/*.html target/browser/*.html
 
 # An exported policy, run by ONNX Runtime in the real Gymnasium, against ours.
