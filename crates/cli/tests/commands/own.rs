@@ -194,6 +194,29 @@ fn a_file_to_begin_with_is_written_and_trains() {
         .unwrap();
     let told = errors(&["tasks", "new", &folder.path("bad.xml")]);
     assert!(told.contains("bad.xml: MuJoCo: ") && told.lines().count() == 1, "{told}");
+    // A URDF has no motors: the task gives it some.
+    let urdf = "<robot name='rod'><link name='base'><inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' \
+        ixz='0' iyz='0'/></inertial></link><link name='rod'><inertial><origin xyz='0 0 .5'/><mass value='.5'/><inertia \
+        ixx='.04' iyy='.04' izz='.01' ixy='0' ixz='0' iyz='0'/></inertial></link><joint name='hip' type='revolute'>\
+        <parent link='base'/><child link='rod'/><axis xyz='0 1 0'/><limit lower='-3' upper='3' effort='5' velocity='8'/>\
+        </joint></robot>";
+    fs::write(folder.path("rod.urdf"), urdf).unwrap();
+    run(&["tasks", "new", &folder.path("rod.urdf")]);
+    let rod = folder.path("rod.toml");
+    let text = fs::read_to_string(&rod).unwrap();
+    assert!(text.contains("[motors]\nhip = 5\n"), "{text}");
+    assert!(
+        run(&["tasks", "check", &rod, "--episodes", "2"]).contains("rod: observation 2, action 1")
+    );
+    let (out, small) = (folder.path("rod"), ["--algo", "ppo", "--set", "hidden=[8]", "--quiet"]);
+    run(&[&["train", &rod, "--steps", "3k", "--out", &out], &small[..]].concat());
+    fs::remove_file(folder.path("rod.urdf")).unwrap();
+    run(&["eval", &out, "--episodes", "1"]);
+    fails(
+        &["tasks", "check", &rod],
+        2,
+        &format!("{rod}:5:9: {}: there is no such file", folder.path("rod.urdf")),
+    );
     // Every robot that is built in can be begun with.
     for robot in ["ant", "half_cheetah", "walker2d", "hopper", "swimmer"] {
         let model = format!("{}/../robots/models/{robot}.xml", env!("CARGO_MANIFEST_DIR"));

@@ -30,8 +30,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cmdp::{Aggregate, Constraint, Cost};
-use mujoco_rs::prelude::MjModel;
-use mujoco_rs::wrappers::mj_model::MjtObjBase;
+use mujoco_rs::error::MjEditError;
+use mujoco_rs::prelude::{MjModel, MjSpec};
+use mujoco_rs::wrappers::mj_editing::{MjtLimited, SpecItem as _};
+use mujoco_rs::wrappers::mj_model::{MjtObjBase, MjtTrn};
 
 pub use check::{Check, check};
 pub use robot::OwnRobot;
@@ -114,9 +116,12 @@ impl OwnTask {
         let read = std::fs::read_to_string(path);
         let text = read.map_err(|error| OwnTaskError::Read { file: name.clone(), error })?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Self::build(&name, &stem, text, |model| {
+        Self::build(&name, &stem, text, |model, motors| {
             let model = path.parent().unwrap_or(Path::new("")).join(model);
-            Self::load(&model).map(Arc::new)
+            Ok(match motors {
+                [] => Self::load(&model)?,
+                motors => motorised(&model, motors)?,
+            })
         })
     }
 
@@ -129,9 +134,10 @@ impl OwnTask {
         model: &[u8],
     ) -> Result<Arc<Self>, OwnTaskError> {
         engine::ready()?;
-        Self::build(file, name, text, |_| {
-            let loaded = MjModel::from_buffer(model);
-            loaded.map(Arc::new).map_err(|error| format!("its compiled copy: {}", told(&error)))
+        // Which has its motors.
+        Self::build(file, name, text, |_, _| {
+            MjModel::from_buffer(model)
+                .map_err(|error| format!("its compiled copy: {}", told(&error)))
         })
     }
 
@@ -158,7 +164,7 @@ impl OwnTask {
         file: &str,
         stem: &str,
         text: String,
-        load: impl FnOnce(&str) -> Result<Arc<MjModel>, String>,
+        load: impl FnOnce(&str, &[Motor]) -> Result<MjModel, String>,
     ) -> Result<Arc<Self>, OwnTaskError> {
         let source = Source { name: file, text: &text };
         let built = Reader::file(source.text, stem, load);
@@ -198,6 +204,31 @@ impl OwnTask {
     }
 }
 
+/// A motor that the task adds to a joint of its model: the joint's name, and the largest torque or force.
+type Motor = (String, f64);
+
+/// A model with motors on some of its joints, for one that has none, as no URDF has.
+fn motorised(path: &Path, motors: &[Motor]) -> Result<MjModel, String> {
+    let name = path.display();
+    let plain = OwnTask::load(path)?;
+    for (joint, _) in motors {
+        object(&plain, MjtObjBase::mjOBJ_JOINT, "joint", joint)?;
+    }
+    let refused = |error: MjEditError| format!("{name}: MuJoCo: {error}").replace('\n', " ");
+    let mut spec = MjSpec::from_xml(path).map_err(refused)?;
+    for (joint, most) in motors {
+        let motor = spec.add_actuator().with_trntype(MjtTrn::mjTRN_JOINT);
+        motor.set_to_motor();
+        motor.set_target(joint);
+        motor.set_name(joint).map_err(refused)?;
+        motor.gear_mut()[0] = *most;
+        motor.set_ctrllimited(MjtLimited::mjLIMITED_TRUE);
+        *motor.ctrlrange_mut() = [-1.0, 1.0];
+    }
+    let compiled = spec.compile().map_err(refused)?;
+    compiled.to_embed_assets().map_err(|error| format!("{name}: {}", told(&error)))
+}
+
 /// An engine's message in one line.
 fn told(error: &mujoco_rs::error::MjModelError) -> String {
     use mujoco_rs::error::MjModelError;
@@ -218,7 +249,7 @@ impl Reader {
     fn file(
         text: &str,
         stem: &str,
-        load: impl FnOnce(&str) -> Result<Arc<MjModel>, String>,
+        load: impl FnOnce(&str, &[Motor]) -> Result<MjModel, String>,
     ) -> Result<Read, Mistake> {
         let mut file = Section::file(text)?;
         let (name, name_at) = match file.text("name")? {
@@ -236,7 +267,9 @@ impl Reader {
         let path = file.text("model")?;
         let path =
             path.ok_or_else(|| file.missing("model", "the file of a MuJoCo model, MJCF or URDF"))?;
-        let model = load(&path.text).map_err(|error| path.refuse(error))?;
+        let motors = Self::motors(file.section("motors")?)?;
+        let model = load(&path.text, &motors).map_err(|error| path.refuse(error))?;
+        let model = Arc::new(model);
         let ffi = model.ffi();
         if ffi.nu != ffi.nactuator || ffi.nout != ffi.nactuator {
             return Err(
@@ -338,6 +371,17 @@ impl Reader {
         Ok((name, description, model, plan))
     }
 
+    fn motors(section: Section) -> Result<Vec<Motor>, Mistake> {
+        let motor = |entry: Entry| match entry.as_number().filter(|most| *most > 0.0) {
+            Some(most) => Ok((entry.name, most)),
+            None => Err(mistake(
+                entry.at,
+                format!("motors.{}: expected its largest torque or force, above 0", entry.name),
+            )),
+        };
+        section.all().into_iter().map(motor).collect()
+    }
+
     /// The actuators that a policy moves, and the scale of each.
     fn actions(
         mut section: Section,
@@ -358,7 +402,8 @@ impl Reader {
             }
         }
         if actuators.is_empty() {
-            return Err(section.missing("actuators", "one actuator at least; the model has none"));
+            return Err(section
+                .missing("actuators", "one actuator at least; the model has none: see [motors]"));
         }
         let range = section.pair("range")?;
         let scales = actuators.iter().map(|&i| {

@@ -115,6 +115,21 @@ fn write(text: &mut String, model: &MjModel, path: &str) -> std::fmt::Result {
     }
     let observe: Vec<String> = observe.iter().map(|text| quoted(text)).collect();
     writeln!(text, "observe = [{}]\n", observe.join(", "))?;
+    if model.ffi().nactuator == 0 {
+        writeln!(
+            text,
+            "# The model has no actuators, as no URDF has: motors on joints, each with its largest torque or force.\n\
+             [motors]"
+        )?;
+        for (id, name) in joints.iter().filter(|(id, _)| {
+            matches!(model.jnt_type()[*id], MjtJoint::mjJNT_HINGE | MjtJoint::mjJNT_SLIDE)
+        }) {
+            let [_, most] = model.jnt_actfrcrange()[*id];
+            let known = model.jnt_actfrclimited()[*id] && most > 0.0;
+            writeln!(text, "{} = {}", key(name), if known { round(most) } else { 10.0 })?;
+        }
+        writeln!(text)?;
+    }
 
     writeln!(
         text,
@@ -188,6 +203,12 @@ fn dotted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     if plain { name.into() } else { format!("'{name}'") }
+}
+
+/// A name as a key of a file.
+fn key(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.chars().all(plain) { name.into() } else { quoted(name) }
 }
 
 fn quoted(text: &str) -> String {
