@@ -20,6 +20,7 @@ mod compile;
 mod compiled;
 mod expression;
 mod file;
+mod plan;
 mod program;
 mod quantity;
 mod random;
@@ -29,7 +30,7 @@ mod starter;
 use std::path::Path;
 use std::sync::Arc;
 
-use cmdp::{Aggregate, Constraint, Cost};
+use cmdp::{Constraint, Cost};
 use mujoco_rs::error::MjEditError;
 use mujoco_rs::prelude::{MjModel, MjSpec};
 use mujoco_rs::wrappers::mj_editing::{MjtLimited, SpecItem as _};
@@ -39,14 +40,10 @@ pub use check::{Check, check};
 pub use robot::OwnRobot;
 pub use starter::starter;
 
-use self::compile::Compiler;
-use self::expression::Node;
-use self::file::{Entry, Mistake, Section, Source, Text, mistake};
-use self::program::{Program, Span};
-use self::quantity::{Measured, object};
-use self::random::{Change, Draw, Noise, Parameter};
+use self::file::Source;
+use self::plan::{Motor, Plan};
+use self::quantity::object;
 use crate::engine::{self, EngineError};
-use crate::task::TASKS;
 
 /// A task file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -76,37 +73,6 @@ pub struct OwnTask {
     model: Arc<MjModel>,
     plan: Plan,
 }
-
-/// What a step computes, and with what an episode begins.
-struct Plan {
-    frame_skip: usize,
-    steps: usize,
-    actuators: Vec<usize>,
-    /// What an action's entry is multiplied by, and what is added to it then.
-    scales: Vec<(f64, f64)>,
-    /// The key frame an episode begins with.
-    key: Option<usize>,
-    noise: Vec<Noise>,
-    parameters: Vec<Parameter>,
-    program: Program<quantity::Source>,
-    observation: Span,
-    /// The expressions of the observation, with how many numbers each has.
-    observed: Vec<(String, usize)>,
-    rewards: Vec<Term>,
-    costs: Vec<Cost>,
-    cost_spans: Vec<Span>,
-    ends: Vec<(String, Span)>,
-}
-
-/// A part of the reward.
-struct Term {
-    name: String,
-    weight: f64,
-    span: Span,
-}
-
-/// Numbers of an observation at the most.
-const WIDEST: usize = 100_000;
 
 impl OwnTask {
     /// Reads a task file and compiles the model that it names.
@@ -167,7 +133,7 @@ impl OwnTask {
         load: impl FnOnce(&str, &[Motor]) -> Result<MjModel, String>,
     ) -> Result<Arc<Self>, OwnTaskError> {
         let source = Source { name: file, text: &text };
-        let built = Reader::file(source.text, stem, load);
+        let built = Plan::read(source.text, stem, load);
         let (name, description, model, plan) =
             built.map_err(|mistake| OwnTaskError::Mistake(source.told(&mistake)))?;
         Ok(Arc::new(Self { name, description, text, model, plan }))
@@ -204,9 +170,6 @@ impl OwnTask {
     }
 }
 
-/// A motor that the task adds to a joint of its model: the joint's name, and the largest torque or force.
-type Motor = (String, f64);
-
 /// A model with motors on some of its joints, for one that has none, as no URDF has.
 fn motorised(path: &Path, motors: &[Motor]) -> Result<MjModel, String> {
     let name = path.display();
@@ -238,287 +201,6 @@ fn told(error: &mujoco_rs::error::MjModelError) -> String {
         other => format!("MuJoCo: {other}"),
     };
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Takes a file apart.
-struct Reader;
-
-type Read = (String, String, Arc<MjModel>, Plan);
-
-impl Reader {
-    fn file(
-        text: &str,
-        stem: &str,
-        load: impl FnOnce(&str, &[Motor]) -> Result<MjModel, String>,
-    ) -> Result<Read, Mistake> {
-        let mut file = Section::file(text)?;
-        let (name, name_at) = match file.text("name")? {
-            Some(name) => (name.text, name.at),
-            None => (stem.to_owned(), 0),
-        };
-        check_name("name", &name).map_err(|message| mistake(name_at, message))?;
-        if TASKS.iter().any(|task| task.name == name) {
-            let text = format!(
-                "the name '{name}' is a built-in robot's: expected name = \"...\" of its own"
-            );
-            return Err(mistake(name_at, text));
-        }
-        let description = file.text("description")?.map_or(String::new(), |text| text.text);
-        let path = file.text("model")?;
-        let path =
-            path.ok_or_else(|| file.missing("model", "the file of a MuJoCo model, MJCF or URDF"))?;
-        let motors = Self::motors(file.section("motors")?)?;
-        let model = load(&path.text, &motors).map_err(|error| path.refuse(error))?;
-        let model = Arc::new(model);
-        let ffi = model.ffi();
-        if ffi.nu != ffi.nactuator || ffi.nout != ffi.nactuator {
-            return Err(
-                path.refuse("an actuator has several controls or forces; expected one of each")
-            );
-        }
-        let frame_skip = file.whole("frame_skip", 1..=100_000)?.unwrap_or(5);
-        let steps = file.whole("steps", 1..=10_000_000)?.unwrap_or(1000);
-        let (actuators, scales) = Self::actions(file.section("actions")?, &model)?;
-        let mut start = file.section("start")?;
-        let key = match start.text("key")? {
-            None => None,
-            Some(key) => {
-                let found = object(&model, MjtObjBase::mjOBJ_KEY, "key frame", &key.text);
-                Some(found.map_err(|error| key.refuse(error))?)
-            }
-        };
-        let noise = start.section("noise")?.flat(&["uniform", "normal"]);
-        let noise = noise.into_iter().map(|entry| Self::noise(entry, &model));
-        let noise = noise.collect::<Result<Vec<_>, _>>()?;
-        start.finish()?;
-        let parameters = file.section("random")?.flat(&["scale", "add", "range", "normal"]);
-        let parameters = parameters.into_iter().map(|entry| Self::parameter(entry, &model));
-        let parameters = parameters.collect::<Result<Vec<_>, _>>()?;
-
-        let measured = Measured { model: &model, actuators: &actuators, frame_skip };
-        let mut compiler = Compiler::new(&measured);
-        for entry in file.section("let")?.all() {
-            let text = entry.as_text().ok_or_else(|| entry.refuse("an expression, as a text"))?;
-            let named = entry.name.chars().all(|c| c.is_alphanumeric() || c == '_');
-            let begins = entry.name.starts_with(|c: char| c.is_alphabetic() || c == '_');
-            if !(named && begins) || ["and", "or", "not", "pi", "dt"].contains(&&entry.name[..]) {
-                let text =
-                    format!("'{}' cannot be a name: expected letters, digits and _", entry.name);
-                return Err(mistake(entry.at, text));
-            }
-            if compiler.knows(&entry.name) {
-                return Err(mistake(entry.at, format!("the name '{}' is taken", entry.name)));
-            }
-            let span = compiler.value(&text.expression()?).map_err(|wrong| text.wrong(&wrong))?;
-            compiler.name(&entry.name, span);
-        }
-        let observe = file.texts("observe")?.filter(|all| !all.is_empty());
-        let observe = observe.ok_or_else(|| {
-            file.missing("observe", "a list of expressions, as in [\"qpos\", \"qvel\"]")
-        })?;
-        let (mut nodes, mut observed) = (Vec::new(), Vec::new());
-        for text in &observe {
-            let node = text.expression()?;
-            let span = compiler.value(&node).map_err(|wrong| text.wrong(&wrong))?;
-            observed.push((text.text.clone(), span.len));
-            nodes.push(node);
-        }
-        let joined = Node { kind: expression::Kind::List(nodes), at: 0 };
-        let observation =
-            compiler.value(&joined).map_err(|wrong| observe[0].refuse(wrong.message))?;
-        if observation.len > WIDEST {
-            let text =
-                format!("observe has {} numbers; expected at most {WIDEST}", observation.len);
-            return Err(observe[0].refuse(text));
-        }
-        let mut rewards = Vec::new();
-        let reward = file.section("reward")?;
-        if reward.is_empty() {
-            return Err(file.missing("reward", "a section [reward] with an expression or more"));
-        }
-        for entry in reward.all() {
-            rewards.push(Self::term(entry, &mut compiler)?);
-        }
-        let (mut costs, mut cost_spans) = (Vec::new(), Vec::new());
-        for entry in file.section("costs")?.all() {
-            let (cost, span) = Self::cost(entry, &mut compiler)?;
-            costs.push(cost);
-            cost_spans.push(span);
-        }
-        let mut ends = Vec::new();
-        for entry in file.section("end")?.all() {
-            let text = entry.as_text().ok_or_else(|| entry.refuse("an expression, as a text"))?;
-            ends.push((entry.name, scalar(&text, &mut compiler)?));
-        }
-        file.finish()?;
-        let program = compiler.finish();
-        let plan = Plan {
-            frame_skip,
-            steps,
-            actuators,
-            scales,
-            key,
-            noise,
-            parameters,
-            program,
-            observation,
-            observed,
-            rewards,
-            costs,
-            cost_spans,
-            ends,
-        };
-        Ok((name, description, model, plan))
-    }
-
-    fn motors(section: Section) -> Result<Vec<Motor>, Mistake> {
-        let motor = |entry: Entry| match entry.as_number().filter(|most| *most > 0.0) {
-            Some(most) => Ok((entry.name, most)),
-            None => Err(mistake(
-                entry.at,
-                format!("motors.{}: expected its largest torque or force, above 0", entry.name),
-            )),
-        };
-        section.all().into_iter().map(motor).collect()
-    }
-
-    /// The actuators that a policy moves, and the scale of each.
-    fn actions(
-        mut section: Section,
-        model: &MjModel,
-    ) -> Result<(Vec<usize>, Vec<(f64, f64)>), Mistake> {
-        let mut actuators = Vec::new();
-        match section.texts("actuators")? {
-            None => actuators.extend(0..model.ffi().nu as usize),
-            Some(texts) => {
-                for text in texts {
-                    let found = object(model, MjtObjBase::mjOBJ_ACTUATOR, "actuator", &text.text);
-                    let id = found.map_err(|error| text.refuse(error))?;
-                    if actuators.contains(&id) {
-                        return Err(text.refuse(format!("actuator '{}' is there twice", text.text)));
-                    }
-                    actuators.push(id);
-                }
-            }
-        }
-        if actuators.is_empty() {
-            return Err(section
-                .missing("actuators", "one actuator at least; the model has none: see [motors]"));
-        }
-        let range = section.pair("range")?;
-        let scales = actuators.iter().map(|&i| {
-            let (low, high) = range.unwrap_or_else(|| match model.actuator_ctrllimited()[i] {
-                true => {
-                    let [low, high] = model.actuator_ctrlrange()[i];
-                    (low, high)
-                }
-                false => (-1.0, 1.0),
-            });
-            ((high - low) / 2.0, (high + low) / 2.0)
-        });
-        let scales = scales.collect();
-        section.finish()?;
-        Ok((actuators, scales))
-    }
-
-    fn noise(entry: Entry, model: &MjModel) -> Result<Noise, Mistake> {
-        let (name, at) = (entry.name.clone(), entry.at);
-        let draw = match entry.as_number() {
-            Some(scale) if scale >= 0.0 => Draw::Uniform(-scale, scale),
-            Some(_) => return Err(mistake(at, format!("noise on {name}: expected 0 or more"))),
-            None => {
-                let expected = "a number, { normal = DEVIATION } or { uniform = [FROM, TO] }";
-                let refused = entry.refuse(expected);
-                let mut section = entry.into_section().ok_or(refused.clone())?;
-                let draw = match (section.pair("uniform")?, section.number("normal")?) {
-                    (Some((from, to)), None) => Draw::Uniform(from, to),
-                    (None, Some(deviation)) if deviation >= 0.0 => Draw::Normal(deviation),
-                    _ => return Err(mistake(at, format!("noise on {name}: expected {expected}"))),
-                };
-                section.finish()?;
-                draw
-            }
-        };
-        Noise::new(model, &name, draw).map_err(|error| mistake(at, error))
-    }
-
-    fn parameter(entry: Entry, model: &MjModel) -> Result<Parameter, Mistake> {
-        let (name, at) = (entry.name.clone(), entry.at);
-        let expected = "{ scale = [FROM, TO] }, { add = [FROM, TO] } or { range = [FROM, TO] }";
-        let refused = entry.refuse(expected);
-        let mut section = entry.into_section().ok_or(refused)?;
-        let drawn = [
-            (Change::Multiply, section.pair("scale")?),
-            (Change::Add, section.pair("add")?),
-            (Change::Replace, section.pair("range")?),
-        ];
-        section.finish()?;
-        let given: Vec<(Change, (f64, f64))> =
-            drawn.into_iter().filter_map(|(change, pair)| Some((change, pair?))).collect();
-        match given[..] {
-            [(change, (from, to))] => {
-                let made = Parameter::new(model, &name, change, Draw::Uniform(from, to));
-                made.map_err(|error| mistake(at, error))
-            }
-            _ => Err(mistake(at, format!("{name}: expected one of {expected}"))),
-        }
-    }
-
-    fn term(entry: Entry, compiler: &mut Compiler<Measured>) -> Result<Term, Mistake> {
-        if let Some(text) = entry.as_text() {
-            let span = scalar(&text, compiler)?;
-            return Ok(Term { name: entry.name, weight: 1.0, span });
-        }
-        let refused = entry.refuse("an expression, or { value = \"...\", weight = 1 }");
-        let name = entry.name.clone();
-        let mut section = entry.into_section().ok_or(refused)?;
-        let value = section.text("value")?;
-        let value = value.ok_or_else(|| section.missing("value", "an expression"))?;
-        let weight = section.number("weight")?.unwrap_or(1.0);
-        section.finish()?;
-        Ok(Term { name, weight, span: scalar(&value, compiler)? })
-    }
-
-    fn cost(entry: Entry, compiler: &mut Compiler<Measured>) -> Result<(Cost, Span), Mistake> {
-        check_name("a cost", &entry.name).map_err(|message| mistake(entry.at, message))?;
-        let refused = entry.refuse("a table with value and threshold");
-        let name = entry.name.clone();
-        let mut section = entry.into_section().ok_or(refused)?;
-        let value = section.text("value")?;
-        let value = value.ok_or_else(|| section.missing("value", "an expression"))?;
-        let span = scalar(&value, compiler)?;
-        let threshold = section.number("threshold")?;
-        let threshold =
-            threshold.ok_or_else(|| section.missing("threshold", "the usual bound, a number"))?;
-        let aggregate = match section.text("aggregate")? {
-            None => Aggregate::Mean,
-            Some(text) => {
-                let known = Aggregate::ALL.into_iter().find(|a| a.name() == text.text);
-                known.ok_or_else(|| {
-                    text.refuse(format!("unknown aggregate '{}': expected mean or sum", text.text))
-                })?
-            }
-        };
-        let description = section.text("description")?.map_or(value.text, |text| text.text);
-        section.finish()?;
-        Ok((
-            Cost { name: name.into(), aggregate, threshold, description: description.into() },
-            span,
-        ))
-    }
-}
-
-fn scalar(text: &Text, compiler: &mut Compiler<Measured>) -> Result<Span, Mistake> {
-    compiler.scalar(&text.expression()?).map_err(|wrong| text.wrong(&wrong))
-}
-
-/// Names of tasks are parts of paths, those of costs parts of constraints.
-fn check_name(what: &str, name: &str) -> Result<(), String> {
-    let fits = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-    match !name.is_empty() && name.chars().all(fits) && !name.starts_with('-') {
-        true => Ok(()),
-        false => Err(format!("{what}: '{name}' is no name: expected letters, digits, _ and -")),
-    }
 }
 
 /// Whether a task's name is that of a file.
