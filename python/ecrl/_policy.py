@@ -80,7 +80,7 @@ class Policy:
         return f"<ecrl.Policy of {about['algorithm']} on {about['task']} after {about['env_steps']} steps>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._policy.to_bytes(),)
+        return _unpickled, (self._policy.to_bytes(), self._run)
 
     @property
     def task(self) -> str:
@@ -140,6 +140,8 @@ class Policy:
             env = None
         task = self._run
         if robots.is_task_file(env):
+            if interface:
+                raise ValueError(f"{env} is a robot's; expected an environment like {self.task}")
             env, task = None, pathlib.Path(env)
         if not interface and env is None:
             if task is None and self.task not in robots.NAMES:
@@ -164,8 +166,8 @@ class Policy:
         return path
 
 
-def _unpickled(data: bytes) -> Policy:
-    return Policy(_ecrl.Policy.from_bytes(data))
+def _unpickled(data: bytes, run: pathlib.Path | None = None) -> Policy:
+    return Policy(_ecrl.Policy.from_bytes(data), run)
 
 
 def _evaluation(text: str) -> Evaluation:

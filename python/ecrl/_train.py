@@ -138,6 +138,8 @@ def resume(
         limit = None if isinstance(env, gym.vector.VectorEnv) else interface.get("max_episode_steps")
         place, description = _environment.place_of(env, texts, limit, n_envs)
         _verify(there["task"], interface, description)
+    elif robots.is_task_file(env):
+        raise ValueError(f"{path} keeps its own copy of its task; expected no env")
     elif env is not None and env != there["task"]:
         raise ValueError(f"{path} is a run of {there['task']}; expected that, or no env")
     elif constraints is not None:

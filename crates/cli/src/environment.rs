@@ -17,13 +17,18 @@ use crate::failure::Failure;
 /// file, or for a configuration of a run of a file's task beside that.
 pub fn resolve(config: &mut Config, beside: Option<&Path>) -> Result<AnyTask, Failure> {
     let task = match beside {
-        Some(run) if !own::is_file(&config.task) => of_run(run, config)?,
+        Some(run) if !own::is_file(&config.task) && !renamed(run, config) => of_run(run, config)?,
         _ => AnyTask::find(&config.task)?,
     };
     config.task = task.name().into();
     config.environment = copy(&task, "").map_or(String::new(), |copy| copy.environment());
     config.constraints = written_out(&config.constraints, &task)?;
     Ok(task)
+}
+
+/// Whether a configuration of a run of a file's task was given another task since.
+fn renamed(run: &Path, config: &Config) -> bool {
+    TaskCopy::is_named_by(config) && read::config(run).is_ok_and(|there| there.task != config.task)
 }
 
 /// Constraints as environments write them.
@@ -44,8 +49,10 @@ pub fn usual_constraints() -> Vec<String> {
 pub fn copy(task: &AnyTask, source: &str) -> Option<TaskCopy> {
     let AnyTask::Own(own) = task else { return None };
     let (text, model) = own.copy();
-    let source =
-        std::path::absolute(source).map_or(String::new(), |path| path.display().to_string());
+    let source = match source {
+        "" => String::new(),
+        file => std::path::absolute(file).map_or(String::new(), |path| path.display().to_string()),
+    };
     Some(TaskCopy { text: text.into(), model, source })
 }
 
@@ -93,11 +100,12 @@ pub fn of_policy(about: &About, path: &Path, given: Option<&str>) -> Result<AnyT
         return Err(foreign(&about.task, path));
     }
     let task = match given {
+        Some(run) if Path::new(run).is_dir() => of_run(run.as_ref(), &read::config(run.as_ref())?)?,
         Some(given) => AnyTask::find(given)?,
         None => AnyTask::find(&about.task).map_err(|_| {
             let (path, task) = (path.display(), &about.task);
             Failure::input(format!(
-                "{path}: its task, {task}, is none of the built-in ones: expected --task FILE.toml"
+                "{path}: its task, {task}, is none of the built-in ones: expected --task with its file or a run of it"
             ))
         })?,
     };

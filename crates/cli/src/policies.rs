@@ -26,7 +26,7 @@ pub struct PolicyArgs {
     /// Which of the run's policies [default: best]
     #[arg(long, value_enum)]
     policy: Option<Which>,
-    /// The file of the task of your own that it acts in, for a policy by itself: FILE.toml
+    /// The task of your own that it acts in, for a policy by itself: its file, or a run of it
     #[arg(long, value_name = "FILE")]
     task: Option<String>,
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ecrl::config::{Config, Layers};
+use robots::own;
 use runs::driver::{Options, Run};
 use runs::grid::USUAL;
 use runs::policy::Policy;
@@ -119,7 +120,7 @@ pub fn train(args: TrainArgs, output: &mut (impl Write + Send)) -> Result<(), Fa
     // A task that is given is not the file's, whatever that one was.
     let file = args.config.as_deref().filter(|_| args.task.is_none());
     let beside = file.map(|file| file.parent().unwrap_or("".as_ref()));
-    let source = config.task.clone();
+    let source = Some(config.task.clone()).filter(|task| own::is_file(task)).unwrap_or_default();
     let task = environment::resolve(&mut config, beside)?;
     let mut options = args.drive.options(args.force)?;
     options.start = args.from.as_deref().map(Policy::open).transpose()?;

@@ -11,6 +11,8 @@ pub struct Shape {
     pub size: [f64; 3],
     /// Red, green, blue, opacity.
     pub colour: [f32; 4],
+    /// Whether it is part of what moves, rather than of the world.
+    pub moves: bool,
     /// Of a mesh, its number among [`Visual::meshes`].
     pub mesh: Option<usize>,
 }

@@ -42,15 +42,14 @@ impl View {
     pub fn of(shapes: &[Shape], meshes: &[Triangles], poses: &[[f32; 12]]) -> Self {
         let solids = shapes.iter().zip(poses).filter_map(|(s, pose)| Solid::new(s, meshes, pose));
         let solids: Vec<Solid> = solids.collect();
-        let mean = |axis: usize| {
-            solids.iter().map(|s| s.place[axis]).sum::<f32>() / solids.len().max(1) as f32
-        };
-        let middle = [mean(0), mean(1), mean(2)];
+        let middle = middle(&solids);
+        let moving = solids.iter().any(|solid| solid.moves);
         let far = |s: &Solid| {
             let away = minus(s.place, middle);
             dot(away, away).sqrt() + s.reach
         };
-        match solids.iter().map(far).fold(0.0, f32::max) {
+        let solids = solids.iter().filter(|solid| solid.moves || !moving);
+        match solids.map(far).fold(0.0, f32::max) {
             0.65..=1.7 => Self::USUAL,
             reach => Self { distance: (4.0 * reach).clamp(0.2, 100.0), height: middle[2] },
         }
@@ -127,12 +126,10 @@ impl<'a> Scene<'a> {
         let floor = placed().find(|(shape, _)| shape.kind == "plane").map(|(_, pose)| pose[2]);
         let solids = placed().filter_map(|(shape, pose)| Solid::new(shape, meshes, pose));
         let mut solids: Vec<Solid> = solids.collect();
-        let mean = |axis: usize| {
-            solids.iter().map(|s| s.place[axis]).sum::<f32>() / solids.len().max(1) as f32
-        };
+        let [x, y, _] = middle(&solids);
         // From the side: along y.
         let back = [0.0, -LIFT.cos(), LIFT.sin()];
-        let eye = along([mean(0), mean(1), view.height], view.distance, back);
+        let eye = along([x, y, view.height], view.distance, back);
         let centre = (width as f32 / 2.0, height as f32 / 2.0);
         let focal = centre.1 / HALF_ANGLE.tan();
         let axes = [[1.0, 0.0, 0.0], [0.0, LIFT.sin(), LIFT.cos()], back.map(|x| -focal * x)];
@@ -215,10 +212,19 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// The middle of what moves, or where nothing does of all.
+fn middle(solids: &[Solid]) -> Vec3 {
+    let moving = solids.iter().any(|solid| solid.moves);
+    let places = || solids.iter().filter(|s| s.moves || !moving).map(|s| s.place);
+    let sum = places().fold([0.0; 3], |sum, place| along(sum, 1.0, place));
+    sum.map(|x| x / places().count().max(1) as f32)
+}
+
 /// A shape where it stands.
 struct Solid<'a> {
     form: Form<'a>,
     colour: Vec3,
+    moves: bool,
     place: Vec3,
     /// The directions of its own axes.
     axes: [Vec3; 3],
@@ -258,6 +264,7 @@ impl<'a> Solid<'a> {
         Some(Self {
             form,
             colour: [red, green, blue],
+            moves: shape.moves,
             place: [pose[0], pose[1], pose[2]],
             axes: [axis(0), axis(1), axis(2)],
             reach,
@@ -372,7 +379,7 @@ mod tests {
     fn lying(kind: &'static str, size: [f64; 3], place: Vec3) -> (Shape, [f32; 12]) {
         let [x, y, z] = place;
         let pose = [x, y, z, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 0.0];
-        (Shape { kind, size, colour: [1.0, 0.0, 0.0, 1.0], mesh: None }, pose)
+        (Shape { kind, size, colour: [1.0, 0.0, 0.0, 1.0], moves: true, mesh: None }, pose)
     }
 
     #[test]

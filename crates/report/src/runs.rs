@@ -15,6 +15,7 @@ use ecrl::population::census::Census;
 use runs::directory::{FAILURE, START};
 use runs::provenance::{self, Provenance};
 use runs::shell::quote;
+use runs::task_copy::TaskCopy;
 use runs::{lock, read};
 
 use crate::ReportError;
@@ -142,7 +143,9 @@ impl Run {
     /// The command that makes it.
     pub fn command(&self) -> String {
         let Config { task, algorithm, steps, seed, constraints, .. } = &self.config;
-        let (task, algorithm) = (quote(task), quote(algorithm));
+        let file =
+            self.origins.iter().map(|origin| &origin.task_file).find(|file| !file.is_empty());
+        let (task, algorithm) = (quote(file.unwrap_or(task)), quote(algorithm));
         let mut command =
             format!("ecrl train {task} --algo {algorithm} --steps {steps} --seed {seed}");
         for constraint in constraints {
@@ -251,6 +254,18 @@ fn tell_apart(runs: &mut [Run]) {
             };
             run.panel += &format!(" ({set})");
         }
+    }
+    // Tasks of a user's own may have one name and be others.
+    let mut tasks: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for run in runs.iter() {
+        let tasks = tasks.entry(run.config.task.clone()).or_default();
+        if TaskCopy::is_named_by(&run.config) && !tasks.contains(&run.config.environment) {
+            tasks.push(run.config.environment.clone());
+        }
+    }
+    for run in runs.iter_mut().filter(|run| tasks[&run.config.task].len() > 1) {
+        let number = tasks[&run.config.task].iter().position(|e| *e == run.config.environment);
+        run.panel += &format!(" (file {})", number.map_or(0, |i| i + 1));
     }
     let mut lengths: BTreeMap<(String, String), BTreeSet<u64>> = BTreeMap::new();
     for run in runs.iter() {

@@ -149,7 +149,8 @@ if (gl) {
     // The camera follows the robot.
     const all = shapes.map((shape, i) => [shape, pose(frame, i)]);
     const [planes, moving] = [true, false].map((plane) => all.filter(([s]) => (s.kind === "plane") === plane));
-    const middle = [0, 1].map((axis) => moving.reduce((sum, [, p]) => sum + p[axis], 0) / moving.length);
+    const robot = moving.some(([s]) => s.moves) ? moving.filter(([s]) => s.moves) : moving;
+    const middle = [0, 1].map((axis) => robot.reduce((sum, [, p]) => sum + p[axis], 0) / robot.length);
     view.target = [middle[0], middle[1], view.target[2]];
     const { turn, lift, distance, target } = view;
     const eye = [target[0] + distance * Math.cos(lift) * Math.cos(turn), target[1] + distance * Math.cos(lift) * Math.sin(turn), target[2] + distance * Math.sin(lift)];

@@ -127,7 +127,8 @@ impl Node {
             enter = enter.max(a.min(b));
             leave = leave.min(a.max(b));
         }
-        enter <= leave
+        // A ray along an edge is met by whatever rounding makes of it.
+        enter <= leave + 1e-5 * enter.abs().max(1.0)
     }
 }
 

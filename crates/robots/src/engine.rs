@@ -8,7 +8,7 @@ use mujoco_rs::prelude::{MjLogMessage, MjModel, MjtLogLevel};
 use crate::Task;
 
 /// The MuJoCo that the bindings were generated for; memory layouts differ in any other.
-const VERSION: &str = "3.17.0";
+pub(crate) const VERSION: &str = "3.17.0";
 
 /// The physics engine cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -49,6 +49,7 @@ pub(crate) fn ready() -> Result<(), EngineError> {
 /// the process as soon as this returns, and must not do so in silence.
 fn log(message: &MjLogMessage) {
     if message.level() == MjtLogLevel::mjLOG_ERROR {
-        eprintln!("error: MuJoCo: {}", message.subject());
+        let words = message.subject().split_whitespace().collect::<Vec<_>>();
+        eprintln!("error: MuJoCo: {}", words.join(" "));
     }
 }

@@ -145,6 +145,7 @@ fn shapes(model: &MjModel) -> Vec<Shape> {
         kind,
         size: model.geom_size()[i],
         colour: colour(model, i),
+        moves: model.body_weldid()[model.geom_bodyid()[i] as usize] != 0,
         mesh: solid(model, i).map(|solid| solids[&solid]),
     };
     drawn(model).map(shape).collect()
@@ -180,7 +181,7 @@ fn mesh(model: &MjModel, solid: Solid) -> Mesh {
             let [x, y, z, _] = model.hfield_size()[id].map(|size| size as f32);
             let heights = &model.hfield_data()[model.hfield_adr()[id] as usize..];
             let place = |i: usize, count: usize, half: f32| {
-                half * (2.0 * i as f32 / (count - 1) as f32 - 1.0)
+                half * (2.0 * i as f32 / (count - 1).max(1) as f32 - 1.0)
             };
             let vertex = |i: usize| {
                 let (row, column) = (i / columns, i % columns);

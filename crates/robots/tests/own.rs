@@ -181,3 +181,64 @@ fn a_name_that_is_a_file_s_finds_the_task() {
     let robot = task.robot(task.default_constraints()).unwrap();
     assert_eq!(robot.spec().constraints.len(), 2);
 }
+
+/// A task of one ball on a slide, with more in its file.
+fn ball(test: &str, model: &str, more: &str) -> Result<Arc<OwnTask>, String> {
+    let folder = std::env::temp_dir().join(format!("ecrl-own-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let model = format!(
+        "<mujoco>{model}<worldbody><body name='ball'><joint name='up' type='slide' axis='0 0 1'/><geom size='.1'/></body>\
+         <body name='free' pos='1 0 0'><freejoint/><geom size='.1'/></body><body name='held' mocap='true'/></worldbody>\
+         <actuator><motor joint='up'/></actuator></mujoco>"
+    );
+    std::fs::write(folder.join("ball.xml"), model).unwrap();
+    let text = format!("model = 'ball.xml'\n{more}");
+    std::fs::write(folder.join("ball.toml"), text).unwrap();
+    let task = OwnTask::read(&folder.join("ball.toml"));
+    std::fs::remove_dir_all(folder).unwrap();
+    task.map_err(|error| error.to_string())
+}
+
+#[test]
+fn however_much_is_remembered_an_episode_knows_nothing_of_the_one_before() {
+    let lets: String = (1..14).map(|i| format!("v{i} = 'rate(v{}) + time'\n", i - 1)).collect();
+    let more = format!(
+        "observe = ['v13']\n[start.noise]\nqvel = 1\n[let]\nv0 = 'qpos.up'\n{lets}[reward]\na = 'v13'"
+    );
+    let task = ball("nested", "", &more).unwrap();
+    let new = || OwnRobot::new(&task, vec![]).unwrap();
+    let (mut one, mut other, mut obs) = (new(), new(), [0.0]);
+    one.reset(&mut cmdp::rng([1; 4]), &mut obs);
+    play(&mut one, 20);
+    for robot in [&mut one, &mut other] {
+        robot.reset(&mut cmdp::rng([2; 4]), &mut obs);
+    }
+    assert_eq!(play(&mut one, 5), play(&mut other, 5));
+}
+
+#[test]
+fn what_cannot_be_stored_or_does_nothing_is_refused() {
+    let rest = "observe = ['qpos']\n[reward]\na = '1'\n";
+    for (model, more, expected) in [
+        (
+            "<option><flag sleep='enable'/></option>",
+            "",
+            "its bodies may sleep, which cannot be stored",
+        ),
+        ("", "[random]\nbody.free.x = { add = [0, 1] }", "'body.free.x' moves freely"),
+        ("", "[random]\nbody.held.x = { add = [0, 1] }", "'body.held.x' moves freely"),
+        ("", "[motors]\nup = 3\n[motors.x]\na = 1", "motors.x: expected its largest torque"),
+        ("", "[start.noise]\nqpos = 1e308", "noise on qpos: expected 0 to 1e100"),
+    ] {
+        let error = ball("refused", model, &format!("{rest}{more}")).err().unwrap();
+        assert!(error.contains(expected), "{error}");
+    }
+    let long = format!("observe = ['{}1']\n[reward]\na = '1'", "1+".repeat(30_000));
+    assert!(ball("long", "", &long).err().unwrap().contains("longer than 4000 letters"));
+    // A number that is remembered and that nobody sees.
+    let masked =
+        "observe = ['qpos']\n[reward]\na = 'where(qpos.up > 9, before(log(qpos.up - 5)), 0)'";
+    let mut robot = OwnRobot::new(&ball("masked", "", masked).unwrap(), vec![]).unwrap();
+    robot.reset(&mut cmdp::rng([0; 4]), &mut [0.0; 8]);
+    assert_eq!(robot.failure().unwrap(), "what before() or rate() is of is NaN in step 0");
+}

@@ -229,6 +229,9 @@ impl RunDir {
         clear(path)?;
         // The configuration before all that comes with time: with it and the task, even a run killed right here
         // can be resumed.
+        if let Some(other) = task.and_then(|task| task.in_the_way(path)) {
+            return Err(RunError::NotOurs(other));
+        }
         task.map_or(Ok(()), |task| task.write(path))
             .and_then(|()| write_config(path, config))
             .and_then(|()| Self::open(path, constraints, &[], lock, || Ok(())))
@@ -373,22 +376,15 @@ pub(crate) fn forget_failure(run: &Path) {
 
 /// Whether a run has a file of that name.
 pub fn is_own_name(name: &str) -> bool {
-    OWN.contains(&name) || name == LOCK || EventFile::is_name(name)
+    OWN.contains(&name) || OWN_TASK.contains(&name) || name == LOCK || EventFile::is_name(name)
 }
 
 /// The files of a run but for its events, its checkpoints and its lock.
-const OWN: [&str; 10] = [
-    CONFIG,
-    METRICS,
-    POPULATION,
-    START,
-    POLICY,
-    BEST,
-    provenance::FILE,
-    FAILURE,
-    task_copy::TASK,
-    task_copy::MODEL,
-];
+const OWN: [&str; 8] =
+    [CONFIG, METRICS, POPULATION, START, POLICY, BEST, provenance::FILE, FAILURE];
+
+/// Those beside them, where the task is a user's own.
+const OWN_TASK: [&str; 2] = [task_copy::TASK, task_copy::MODEL];
 
 fn write_config(path: &Path, config: &Config) -> Result<(), RunError> {
     let path = path.join(CONFIG);
@@ -417,13 +413,16 @@ impl LogState {
 /// The names of the files in a folder that a run has left there, or what looks like it.
 fn own_files(path: &Path) -> Result<Vec<String>, RunError> {
     let mut found = Vec::new();
+    // A file called task.toml may well be the user's: it is a run's where that says so.
+    let copied = read::config(path).is_ok_and(|config| TaskCopy::is_named_by(&config));
     for entry in
         fs::read_dir(path).map_err(|error| RunError::Io { path: path.to_owned(), error })?
     {
         let entry = entry.map_err(|error| RunError::Io { path: path.to_owned(), error })?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let whole = name.strip_suffix(files::PART).unwrap_or(&name);
-        if OWN.contains(&whole) || EventFile::is_name(whole) {
+        let copy = copied && OWN_TASK.contains(&whole);
+        if copy || OWN.contains(&whole) || EventFile::is_name(whole) {
             found.push(name);
         }
     }

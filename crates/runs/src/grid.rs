@@ -1,6 +1,5 @@
 //! Grids: every task with every algorithm and every seed.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -106,6 +105,14 @@ pub enum GridError {
         /// What is wrong.
         error: ConfigError,
     },
+    /// Two runs of it would have the same folder.
+    #[error("two runs are called {name}: {differences}")]
+    Twice {
+        /// The folder.
+        name: String,
+        /// What differs.
+        differences: String,
+    },
     /// A value for all runs that none has a use for.
     #[error("set: '{0}' applies to none of the algorithms")]
     Set(String),
@@ -166,14 +173,19 @@ impl Grid {
                 return Err(GridError::Empty(name));
             }
         }
-        let (mut jobs, mut names): (Vec<Job>, BTreeSet<String>) = Default::default();
+        let mut jobs: Vec<Job> = Vec::new();
         let mut applied = vec![false; self.set.len()];
         for &seed in &seeds {
             for task in &self.tasks {
                 for variant in &self.algorithms {
                     let job = self.job(task, variant, seed, tasks, &mut applied)?;
-                    if names.insert(job.name.clone()) {
-                        jobs.push(job);
+                    match jobs.iter().find(|other| other.name == job.name) {
+                        None => jobs.push(job),
+                        Some(other) if other.config == job.config => {}
+                        Some(other) => {
+                            let differences = job.config.differences(&other.config).join("; ");
+                            return Err(GridError::Twice { name: job.name, differences });
+                        }
                     }
                 }
             }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ecrl::config::Config;
 use serde::{Deserialize, Serialize};
@@ -65,8 +65,22 @@ impl TaskCopy {
         }
     }
 
+    /// A file that the copy would replace and that is not the same: somebody else's. One that is the same may be what
+    /// is left of a run that was killed as it began.
+    pub(crate) fn in_the_way(&self, run: &Path) -> Option<PathBuf> {
+        let files = self.files().map(|(name, bytes)| (run.join(name), bytes));
+        let other = |(path, bytes): &(PathBuf, &[u8])| {
+            path.symlink_metadata().is_ok() && fs::read(path).ok().as_deref() != Some(*bytes)
+        };
+        files.into_iter().find(other).map(|(path, _)| path)
+    }
+
+    fn files(&self) -> [(&'static str, &[u8]); 2] {
+        [(MODEL, &self.model), (TASK, self.text.as_bytes())]
+    }
+
     pub(crate) fn write(&self, run: &Path) -> Result<(), RunError> {
-        for (name, bytes) in [(MODEL, &self.model[..]), (TASK, self.text.as_bytes())] {
+        for (name, bytes) in self.files() {
             let path = run.join(name);
             write_whole(&path, bytes).map_err(|error| RunError::Io { path, error })?;
         }

@@ -84,11 +84,21 @@ fn a_task_of_ones_own_does_all_that_a_robot_does() {
 
     // Stopped and resumed it is the uninterrupted one, without its files.
     let halves = folder.path("halves");
-    quiet(&["train", &task, "--steps", "4k", "--out", &halves, "--until", "env_steps>=2000"]);
+    let often = ["--set", "test.share=1e9", "--set", "test.episodes=1", "--set", "test.every=0"];
+    let whole = folder.path("whole");
+    quiet(&[&["train", &task, "--steps", "4k", "--out", &whole], &often[..]].concat());
+    let until = ["--until", "env_steps>=2000"];
+    quiet(&[&["train", &task, "--steps", "4k", "--out", &halves], &often[..], &until].concat());
+    let taken = || {
+        let metrics = fs::read_to_string(format!("{halves}/metrics.jsonl")).unwrap();
+        let last: Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
+        last["env_steps"].as_u64().unwrap()
+    };
+    assert!((2000..3000).contains(&taken()), "{}", taken());
     fs::rename(folder.path("cart.toml"), folder.path("kept.toml")).unwrap();
     fs::rename(folder.path("cart.xml"), folder.path("kept.xml")).unwrap();
     assert_eq!(errors(&["resume", &halves, "--set", "until=[]", "--quiet"]), "");
-    assert!(files(&halves)[1] == files(&out)[1], "resumed, it is another");
+    assert!(taken() >= 4000 && files(&halves)[1] == files(&whole)[1], "resumed, it is another");
 
     let eval: Value =
         serde_json::from_str(&run(&["eval", &out, "--json", "--episodes", "3"])).unwrap();
@@ -103,7 +113,7 @@ fn a_task_of_ones_own_does_all_that_a_robot_does() {
 
     // A policy by itself needs its task.
     let best = format!("{out}/best.safetensors");
-    let expected = "its task, cart, is none of the built-in ones: expected --task FILE.toml";
+    let expected = "its task, cart, is none of the built-in ones: expected --task with its file or a run of it";
     fails(&["eval", &best], 2, &format!("{best}: {expected}"));
     let moved = format!("{moved}/cart.toml");
     let alone = run(&["eval", &best, "--task", &moved, "--episodes", "3", "--json"]);
@@ -208,6 +218,16 @@ fn a_file_to_begin_with_is_written_and_trains() {
     assert!(
         run(&["tasks", "check", &rod, "--episodes", "2"]).contains("rod: observation 2, action 1")
     );
+    fs::write(&rod, text.replace("[\"qpos\", \"clip(qvel, -10, 10)\"]", "[\"force\"]")).unwrap();
+    let told = run(&["tasks", "check", &rod, "--episodes", "2"]);
+    let forces: Vec<f64> = told
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("force"))
+        .unwrap()
+        .split_whitespace()
+        .map(|number| number.parse().unwrap())
+        .collect();
+    assert!(forces[0] < -4.9 && forces[1] > 4.9 && forces[1] <= 5.0, "{told}");
     let (out, small) = (folder.path("rod"), ["--algo", "ppo", "--set", "hidden=[8]", "--quiet"]);
     run(&[&["train", &rod, "--steps", "3k", "--out", &out], &small[..]].concat());
     fs::remove_file(folder.path("rod.urdf")).unwrap();
@@ -310,7 +330,7 @@ fn every_mistake_is_one_line_with_its_place() {
         ("\"qvel\"", "\"qvl\"", "4:21: unknown name 'qvl': did you mean 'qvel'?"),
         ("\"qvel\"", "\"2 * sin(qvel.y)\"", "4:34: the model has no joint 'y': expected one of: x"),
         ("\"qvel\"", "7", "4:11: observe: expected a list of texts, got a list"),
-        ("qpos = 0.2", "qpos = -0.2", "7:1: noise on qpos: expected 0 or more"),
+        ("qpos = 0.2", "qpos = -0.2", "7:1: noise on qpos: expected 0 to 1e100"),
         (
             "qpos = 0.2",
             "qpso = 0.2",
@@ -411,4 +431,51 @@ fn every_mistake_is_one_line_with_its_place() {
     );
     assert!(told.contains("silde") || told.contains("type"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+#[test]
+fn what_is_the_user_s_stays_and_what_a_killed_run_left_is_no_hindrance() {
+    let folder = cart("theirs");
+    let (task, out, mine) =
+        (folder.path("cart.toml"), folder.path("run"), folder.path("run/task.toml"));
+    let short =
+        ["--algo", "ppo", "--set", "hidden=[8]", "--steps", "600", "--quiet", "--out", &out];
+    let train = |task: &str, more: &[&str]| ecrl(&[&["train", task], &short[..], more].concat());
+    assert!(train("hopper", &[]).status.success());
+    fs::write(&mine, "mine").unwrap();
+    assert!(train("hopper", &["--force"]).status.success());
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+    let told = String::from_utf8(train(&task, &["--force"]).stderr).unwrap();
+    assert!(told.contains("task.toml is not a run's own: move it away"), "{told}");
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+    // A run that is killed as it begins has written its copy and nothing else.
+    fs::remove_dir_all(&out).unwrap();
+    assert!(train(&task, &[]).status.success());
+    for name in folder.list("run").iter().filter(|name| !name.starts_with("task.")) {
+        let path = format!("{out}/{name}");
+        let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+    }
+    assert!(train(&task, &[]).status.success());
+    assert!(train(&task, &["--force"]).status.success());
+}
+
+#[test]
+fn two_tasks_of_one_name_are_told_apart() {
+    let (one, other) = (cart("one"), cart("other"));
+    fs::write(other.path("cart.toml"), TASK.replace("steps = 40", "steps = 50")).unwrap();
+    let tasks = [one.path("cart.toml"), other.path("cart.toml")];
+    let grid = one.path("grid.toml");
+    fs::write(&grid, format!("tasks = {tasks:?}\nalgorithms = ['ppo']\nseeds = 1")).unwrap();
+    let told = errors(&["grid", &grid, "--out", &one.path("runs")]);
+    assert!(told.contains("two runs are called cart-ppo-0: environment is"), "{told}");
+    let outs = [one.path("a"), one.path("b")];
+    for (task, out) in tasks.iter().zip(&outs) {
+        let short = ["--algo", "ppo", "--set", "hidden=[8]", "--steps", "600", "--quiet"];
+        run(&[&["train", task, "--out", out], &short[..]].concat());
+    }
+    let report = one.path("report");
+    run(&["report", &outs[0], &outs[1], "--out", &report]);
+    let page = fs::read_to_string(format!("{report}/index.html")).unwrap();
+    assert!(page.contains("cart (file 1)") && page.contains("cart (file 2)"), "in one panel");
+    assert!(page.contains(&format!("ecrl train {}", tasks[0])), "not how to make it again");
 }

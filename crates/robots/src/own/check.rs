@@ -66,7 +66,7 @@ pub fn check(task: &Arc<OwnTask>, episodes: usize, seed: u64) -> Result<Check, S
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); plan.costs.len()];
     let mut ended: Vec<(String, usize)> =
         plan.ends.iter().map(|(name, _)| (name.clone(), 0)).collect();
-    let (mut steps, mut broken, mut shortest) = (0, 0, usize::MAX);
+    let (mut steps, mut broken) = (0, 0);
     let begun = Instant::now();
     for episode in 0..episodes {
         let mut rng = cmdp::rng([seed, 0, episode as u64, 0]);
@@ -99,7 +99,6 @@ pub fn check(task: &Arc<OwnTask>, episodes: usize, seed: u64) -> Result<Check, S
             values.push(cost.aggregate.of(sum, length));
         }
         steps += length;
-        shortest = shortest.min(length);
     }
     let speed = steps as f64 / begun.elapsed().as_secs_f64();
     let mut warnings = warnings_of(task, &robot);

@@ -48,7 +48,7 @@ fn bytes(model: &MjModel) -> Vec<u8> {
 
 fn without_paths(mut bytes: Vec<u8>, model: &MjModel) -> Option<Vec<u8>> {
     let paths: Vec<u8> = model.paths().iter().map(|&c| c as u8).collect();
-    if paths.is_empty() {
+    if paths.iter().all(|&c| c == 0) {
         return Some(bytes);
     }
     let at = bytes.windows(paths.len()).rposition(|window| window == paths)?;

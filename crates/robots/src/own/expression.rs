@@ -8,6 +8,8 @@
 
 /// The deepest nesting: a parser of recursive functions needs some end.
 const DEEPEST: usize = 100;
+/// The longest text.
+const LONGEST: usize = 4000;
 
 /// A part of an expression, and where it stands: bytes from its beginning.
 #[derive(Debug, Clone, PartialEq)]
@@ -160,6 +162,13 @@ fn number(text: &str, at: usize) -> Result<(f64, usize), Wrong> {
 
 /// Reads an expression.
 pub fn parse(text: &str) -> Result<Node, Wrong> {
+    // What is read one after the other is nested as deep once it is a tree.
+    if text.len() > LONGEST {
+        return Err(Wrong::new(
+            0,
+            format!("longer than {LONGEST} letters: expected names for its parts under [let]"),
+        ));
+    }
     let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
     if parser.peek() == &Token::End {
         return Err(Wrong::new(0, "expected an expression, got nothing"));

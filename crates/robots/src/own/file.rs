@@ -186,7 +186,9 @@ impl<'a> Section<'a> {
             all.iter().map(|one| number_of(one.get_ref())).collect::<Vec<Option<f64>>>()
         });
         match numbers.as_deref() {
-            Some([Some(from), Some(to)]) if from <= to => Ok(Some((*from, *to))),
+            Some([Some(from), Some(to)]) if from <= to && (to - from).is_finite() => {
+                Ok(Some((*from, *to)))
+            }
             _ => {
                 let key = self.full(key);
                 let text =

@@ -42,7 +42,7 @@ pub use starter::starter;
 
 use self::file::Source;
 use self::plan::{Motor, Plan};
-use self::quantity::object;
+use self::quantity::{object, widths};
 use crate::engine::{self, EngineError};
 
 /// A task file that cannot be used.
@@ -102,8 +102,13 @@ impl OwnTask {
         engine::ready()?;
         // Which has its motors.
         Self::build(file, name, text, |_, _| {
-            MjModel::from_buffer(model)
-                .map_err(|error| format!("its compiled copy: {}", told(&error)))
+            MjModel::from_buffer(model).map_err(|error| {
+                format!(
+                    "its compiled copy: {}; it was made for MuJoCo {}",
+                    told(&error),
+                    engine::VERSION
+                )
+            })
         })
     }
 
@@ -123,7 +128,12 @@ impl OwnTask {
             false => MjModel::from_xml(path),
         };
         let embedded = loaded.and_then(|model| model.to_embed_assets());
-        embedded.map_err(|error| format!("{name}: {}", told(&error)))
+        let model = embedded.map_err(|error| format!("{name}: {}", told(&error)))?;
+        let names: Vec<u8> = model.names().iter().map(|&c| c as u8).collect();
+        match std::str::from_utf8(&names) {
+            Ok(_) => Ok(model),
+            Err(_) => Err(format!("{name}: a name in it is not UTF-8")),
+        }
     }
 
     fn build(
@@ -175,7 +185,12 @@ fn motorised(path: &Path, motors: &[Motor]) -> Result<MjModel, String> {
     let name = path.display();
     let plain = OwnTask::load(path)?;
     for (joint, _) in motors {
-        object(&plain, MjtObjBase::mjOBJ_JOINT, "joint", joint)?;
+        let id = object(&plain, MjtObjBase::mjOBJ_JOINT, "joint", joint)?;
+        if widths(plain.jnt_type()[id]) != (1, 1) {
+            return Err(format!(
+                "a motor on '{joint}', which is a free or ball joint: expected a hinge or a slide"
+            ));
+        }
     }
     let refused = |error: MjEditError| format!("{name}: MuJoCo: {error}").replace('\n', " ");
     let mut spec = MjSpec::from_xml(path).map_err(refused)?;
@@ -184,9 +199,8 @@ fn motorised(path: &Path, motors: &[Motor]) -> Result<MjModel, String> {
         motor.set_to_motor();
         motor.set_target(joint);
         motor.set_name(joint).map_err(refused)?;
-        motor.gear_mut()[0] = *most;
         motor.set_ctrllimited(MjtLimited::mjLIMITED_TRUE);
-        *motor.ctrlrange_mut() = [-1.0, 1.0];
+        *motor.ctrlrange_mut() = [-most, *most];
     }
     let compiled = spec.compile().map_err(refused)?;
     compiled.to_embed_assets().map_err(|error| format!("{name}: {}", told(&error)))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cmdp::{Aggregate, Cost};
+use mujoco_rs::mujoco_c::mjtEnableBit as MjtEnableBit;
 use mujoco_rs::prelude::MjModel;
 use mujoco_rs::wrappers::mj_model::MjtObjBase;
 
@@ -12,7 +13,7 @@ use super::file::{Entry, Mistake, Section, Text, mistake};
 use super::program::{Program, Span};
 use super::quantity::{self, Measured, object};
 use super::random::{Change, Draw, Noise, Parameter};
-use crate::task::TASKS;
+use crate::task::Task;
 
 /// What a step computes, and with what an episode begins.
 pub struct Plan {
@@ -42,6 +43,9 @@ pub struct Term {
     pub span: Span,
 }
 
+/// Noise beyond which nothing could be told from infinity.
+const WIDEST_NOISE: f64 = 1e100;
+
 /// Numbers of an observation at the most.
 const WIDEST: usize = 100_000;
 
@@ -64,7 +68,7 @@ impl Plan {
             None => (stem.to_owned(), 0),
         };
         check_name("name", &name).map_err(|message| mistake(name_at, message))?;
-        if TASKS.iter().any(|task| task.name == name) {
+        if Task::find(&name).is_ok() {
             let text = format!(
                 "the name '{name}' is a built-in robot's: expected name = \"...\" of its own"
             );
@@ -82,6 +86,11 @@ impl Plan {
             return Err(
                 path.refuse("an actuator has several controls or forces; expected one of each")
             );
+        }
+        if model.opt().enableflags & MjtEnableBit::mjENBL_SLEEP as i32 != 0 {
+            return Err(path.refuse(
+                "its bodies may sleep, which cannot be stored: expected <flag sleep=\"disable\"/>",
+            ));
         }
         let frame_skip = file.whole("frame_skip", 1..=100_000)?.unwrap_or(5);
         let steps = file.whole("steps", 1..=10_000_000)?.unwrap_or(1000);
@@ -209,8 +218,10 @@ impl Plan {
             }
         }
         if actuators.is_empty() {
-            return Err(section
-                .missing("actuators", "one actuator at least; the model has none: see [motors]"));
+            return Err(section.missing(
+                "actuators",
+                "one actuator at least; for a model that has none see [motors]",
+            ));
         }
         let range = section.pair("range")?;
         let scales = actuators.iter().map(|&i| {
@@ -231,8 +242,8 @@ impl Plan {
     fn noise(entry: Entry, model: &MjModel) -> Result<Noise, Mistake> {
         let (name, at) = (entry.name.clone(), entry.at);
         let draw = match entry.as_number() {
-            Some(scale) if scale >= 0.0 => Draw::Uniform(-scale, scale),
-            Some(_) => return Err(mistake(at, format!("noise on {name}: expected 0 or more"))),
+            Some(scale) if (0.0..=WIDEST_NOISE).contains(&scale) => Draw::Uniform(-scale, scale),
+            Some(_) => return Err(mistake(at, format!("noise on {name}: expected 0 to 1e100"))),
             None => {
                 let expected = "a number, { normal = DEVIATION } or { uniform = [FROM, TO] }";
                 let refused = entry.refuse(expected);

@@ -74,7 +74,7 @@ const FAMILIES: [Family; 18] = [
         Of::mjOBJ_BODY,
         "body",
         false,
-        "how it stands: a quaternion, the real part first",
+        "how it stands: a quaternion, its real part first, as .x",
     ),
     family("xaxis", Of::mjOBJ_BODY, "body", false, "where its own x axis points"),
     family("yaxis", Of::mjOBJ_BODY, "body", false, "where its own y axis points"),
@@ -221,7 +221,13 @@ impl Quantities for Measured<'_> {
             "geom" => (Source::Geom(id), 3),
             _ => (Source::Contact(id), 1),
         };
-        Ok((source, len, 2))
+        match len {
+            0 => Err(Wrong::new(
+                *place,
+                format!("{what} '{name}' has no numbers", what = family.what),
+            )),
+            _ => Ok((source, len, 2)),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use cmdp::Rng;
 use mujoco_rs::prelude::MjModel;
-use mujoco_rs::wrappers::mj_model::MjtObjBase as Of;
+use mujoco_rs::wrappers::mj_model::{MjtJoint, MjtObjBase as Of};
 use rand::RngExt as _;
 use rand_distr::StandardNormal;
 
@@ -151,6 +151,17 @@ impl Parameter {
             ("*", _) => (0..ffi.nactuator as usize).collect(),
             _ => vec![object(model, of, kind, object_name)?],
         };
+        let free = |&body: &usize| {
+            let first = usize::try_from(model.body_jntadr()[body]).ok();
+            first.is_some_and(|joint| model.jnt_type()[joint] == MjtJoint::mjJNT_FREE)
+                || model.body_mocapid()[body] >= 0
+        };
+        if matches!(property, Property::BodyPosition(_)) && objects.iter().any(free) {
+            return Err(format!(
+                "'{name}' moves freely, so that its place is not the model's: expected a body that is fixed, or noise \
+                 on its joint under [start.noise]"
+            ));
+        }
         made(property, objects)
     }
 
@@ -170,7 +181,8 @@ impl Parameter {
             match self.property {
                 Property::Mass => {
                     let mass = original.body_mass()[i];
-                    let new = changed(mass).max(0.0);
+                    // Of nothing nobody knows how it moves.
+                    let new = changed(mass).max(1e-6 * mass);
                     model.body_mass_mut()[i] = new;
                     // As if it were denser: inertia goes with mass.
                     let ratio = if mass > 0.0 { new / mass } else { 1.0 };

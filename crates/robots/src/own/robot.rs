@@ -135,6 +135,8 @@ impl OwnRobot {
             Some(key) => self.physics.data.reset_keyframe(key).expect("the model has it"),
             None => self.physics.data.reset(),
         }
+        // SAFETY: a key frame may have a time of its own; an episode begins at 0.
+        unsafe { self.physics.data.ffi_mut().time = 0.0 };
     }
 
     /// Computes what follows from the state, at the start of an episode.
@@ -143,10 +145,11 @@ impl OwnRobot {
         self.action.fill(0.0);
         self.physics.data.forward();
         // What is remembered may be made of what is remembered.
-        for _ in 0..=self.memory.len().min(8) {
+        for _ in 0..=self.task.plan.program.kept.len() {
             self.compute();
             self.task.plan.program.remember(&self.row, &mut self.memory);
         }
+        self.fault = self.find_fault();
     }
 
     fn compute(&mut self) {
@@ -195,7 +198,11 @@ impl OwnRobot {
         let costs = plan.costs.iter().zip(&plan.cost_spans);
         let costs = costs.map(|(cost, span)| wrong("the cost", &cost.name, span));
         let ends = plan.ends.iter().map(|(name, span)| wrong("the end", name, span));
-        rewards.chain(costs).chain(ends).flatten().next()
+        // A state that holds it could not be restored.
+        let kept = self.memory.iter().find(|x| !x.is_finite());
+        let kept =
+            kept.map(|x| format!("what before() or rate() is of is {x} in step {}", self.steps));
+        rewards.chain(costs).chain(ends).flatten().next().or(kept)
     }
 }
 

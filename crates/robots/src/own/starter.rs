@@ -194,7 +194,8 @@ fn list(text: &mut String, what: &str, lines: impl Iterator<Item = String>) -> s
         return Ok(());
     }
     writeln!(text, "# Its {what}:")?;
-    lines.iter().try_for_each(|line| writeln!(text, "#   {line}"))?;
+    let lines = lines.iter().map(|line| line.replace('\n', " "));
+    lines.into_iter().try_for_each(|line| writeln!(text, "#   {line}"))?;
     writeln!(text)
 }
 
@@ -202,7 +203,11 @@ fn list(text: &mut String, what: &str, lines: impl Iterator<Item = String>) -> s
 fn dotted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-    if plain { name.into() } else { format!("'{name}'") }
+    match name.contains('\'') {
+        _ if plain => name.into(),
+        true => format!("\"{name}\""),
+        false => format!("'{name}'"),
+    }
 }
 
 /// A name as a key of a file.
