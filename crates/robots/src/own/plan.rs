@@ -15,13 +15,15 @@ use super::quantity::{self, Measured, object};
 use super::random::{Change, Draw, Noise, Parameter};
 use crate::task::Task;
 
+/// What an action's entry is multiplied by, and what is added to it then.
+pub type Scale = (f64, f64);
+
 /// What a step computes, and with what an episode begins.
 pub struct Plan {
     pub frame_skip: usize,
     pub steps: usize,
     pub actuators: Vec<usize>,
-    /// What an action's entry is multiplied by, and what is added to it then.
-    pub scales: Vec<(f64, f64)>,
+    pub scales: Vec<Scale>,
     /// The key frame an episode begins with.
     pub key: Option<usize>,
     pub noise: Vec<Noise>,
@@ -94,7 +96,8 @@ impl Plan {
         }
         let frame_skip = file.whole("frame_skip", 1..=100_000)?.unwrap_or(5);
         let steps = file.whole("steps", 1..=10_000_000)?.unwrap_or(1000);
-        let (actuators, scales) = Self::actions(file.section("actions")?, &model)?;
+        let moved = Self::actions(file.section("actions")?, &model)?;
+        let (actuators, scales): (Vec<usize>, Vec<Scale>) = moved.into_iter().unzip();
         let mut start = file.section("start")?;
         let key = match start.text("key")? {
             None => None,
@@ -199,10 +202,7 @@ impl Plan {
     }
 
     /// The actuators that a policy moves, and the scale of each.
-    fn actions(
-        mut section: Section,
-        model: &MjModel,
-    ) -> Result<(Vec<usize>, Vec<(f64, f64)>), Mistake> {
+    fn actions(mut section: Section, model: &MjModel) -> Result<Vec<(usize, Scale)>, Mistake> {
         let mut actuators = Vec::new();
         match section.texts("actuators")? {
             None => actuators.extend(0..model.ffi().nu as usize),
@@ -224,7 +224,7 @@ impl Plan {
             ));
         }
         let range = section.pair("range")?;
-        let scales = actuators.iter().map(|&i| {
+        let scaled = actuators.into_iter().map(|i| {
             let (low, high) = range.unwrap_or_else(|| match model.actuator_ctrllimited()[i] {
                 true => {
                     let [low, high] = model.actuator_ctrlrange()[i];
@@ -232,11 +232,11 @@ impl Plan {
                 }
                 false => (-1.0, 1.0),
             });
-            ((high - low) / 2.0, (high + low) / 2.0)
+            (i, ((high - low) / 2.0, (high + low) / 2.0))
         });
-        let scales = scales.collect();
+        let scaled = scaled.collect();
         section.finish()?;
-        Ok((actuators, scales))
+        Ok(scaled)
     }
 
     fn noise(entry: Entry, model: &MjModel) -> Result<Noise, Mistake> {
