@@ -118,13 +118,13 @@ def resume(
 
     env: as for `train`; not needed for robots, nor where Gymnasium can make the environment again.
     constraints: other thresholds from here on. values: other values from here on, such as a learning rate.
+    until: as for `train`; () lifts what it was to end with.
     """
     path = run.path if isinstance(run, Run) else pathlib.Path(run)
     there = json.loads(_ecrl.config(path))
     changes = _assignments(values)
-    conditions = _texts(until)
-    if conditions:
-        changes.append(f"test.until={json.dumps(conditions)}")
+    if until is not None:
+        changes.append(f"test.until={json.dumps(_texts(until))}")
     place = None
     texts: list[str] = there["constraints"]
     interface = json.loads(there["environment"] or "{}")
