@@ -99,11 +99,18 @@ fn multipliers_on_ppo() {
 
 #[test]
 fn a_population_that_narrows() {
-    // The run is too short for who looks ten times as far.
-    let all = |learners: &str| format!("[evolution]\nhorizons = [1.0]\nlearners = [{learners}]\n");
+    // The run is too short for large batches and for who looks ten times as far.
+    let own = "[ppo]\ncollect = 1024\nbatch = 128\n[evolution]\npopulation = 4\nhorizons = [1.0]\n";
+    let all = |learners: &str| format!("{own}learners = [{learners}]\n");
     for learners in ["'ppo-lag', 'ipo'", "'ppo-lag'", "'ipo'"] {
         keeps("ecrl-ppo", 0.55, &[&all(learners)]);
     }
+}
+
+#[test]
+fn a_population_that_shares_what_it_plays() {
+    let more = "[learner]\nepisodes = 2\n[multipliers]\nlambda = 0.5\neta = 0.1\n";
+    keeps("ecrl-sac", 0.8, &[more]);
 }
 
 #[test]

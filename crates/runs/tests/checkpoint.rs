@@ -112,6 +112,14 @@ fn a_population_that_is_dealt_out_unevenly_and_copied_goes_on_to_the_bit() {
     goes_on_to_the_bit("uneven", layers.build().unwrap());
 }
 
+#[test]
+fn a_population_that_shares_a_replay_buffer_and_narrows_goes_on_to_the_bit() {
+    let mut layers = Layers::default();
+    layers.toml(&config("ecrl-sac").to_toml()).unwrap();
+    layers.toml("[evolution]\njudged = 1\nhalve_at = [0.3, 0.6]\n").unwrap();
+    goes_on_to_the_bit("shared", layers.build().unwrap());
+}
+
 fn goes_on_to_the_bit(name: &str, config: Config) {
     let mut whole = (trainer(&config), Log::default());
     whole.1.advance(&mut whole.0, u64::MAX);

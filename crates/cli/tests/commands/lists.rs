@@ -105,7 +105,7 @@ fn a_full_disk_fails_and_a_closed_pipe_does_not() {
 fn algorithms_are_listed_one_a_line() {
     let output = ecrl(&["algorithms"]);
     let names: Vec<&str> = stdout(&output).lines().map(|l| l.split(' ').next().unwrap()).collect();
-    let expected = "ecrl erl erl-shaped rcpo-erl sr sr-shaped bc ecrl-ppo rcpo sac ipo ppo ppo-lag ppo-pid \
+    let expected = "ecrl erl erl-shaped rcpo-erl sr sr-shaped bc ecrl-ppo ecrl-sac rcpo sac ipo ppo ppo-lag ppo-pid \
                     rcpo-ppo focops trpo trpo-lag cpo pcpo cup pdac sac-lag sac-pid td3 td3-lag metal";
     assert_eq!(names.join(" "), expected);
 }

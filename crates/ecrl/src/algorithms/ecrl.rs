@@ -19,17 +19,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Build, Champion, Collected, Definition, PAPER, Preset, Setup};
 use crate::best::Outcome;
-use crate::collect::episodes::{Rollout, constraint_values, excess, mean_costs};
+use crate::collect::episodes::{Rollout, constraint_values, mean_costs};
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
 use crate::learners::ENTROPY;
 use crate::learners::critic::Price;
 use crate::learners::off_policy::{
-    self, AUTHORS, AUTHORS_LEARNER, LearnerConfig, OffPolicy, QUICK, ReplayConfig,
+    self, AUTHORS, AUTHORS_LEARNER, LearnerConfig, OffPolicy, QUICK, ReplayConfig, note_episodes,
 };
 use crate::learners::sac::{Sac, SacConfig};
 use crate::memory::replay::Replay;
-use crate::metrics::{About, EXCESS, Figures, Metric, Record, UNSTABLE};
+use crate::metrics::{About, Figures, Metric, Record};
 use crate::multipliers::{AUTHORS_ASCENT, LAMBDA_LEARNER, Multipliers, Rule};
 use crate::population;
 use crate::population::census::{Census, Fate, Fates, Individual};
@@ -313,7 +313,7 @@ impl Algorithm for Evolution {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
         let population = context.play_each(&self.population, Stream::Population);
         for (slot, rollout) in population.iter().enumerate() {
-            self.learner.remember(rollout, self.multipliers.of_actor(slot));
+            self.learner.experience.remember(rollout, self.multipliers.of_actor(slot));
         }
         self.note(context, &population, record);
         let ranked = self.rank(context, &population);
@@ -329,10 +329,7 @@ impl Algorithm for Evolution {
         self.progress.values = constraint_values(everyone()); // B_C^g
         self.multipliers.remember(&self.progress.values);
         self.progress.ranked = ranked;
-        let episodes = everyone().map(|r| &r.episode);
-        record.set(&EXCESS, excess(episodes, &context.spec.constraints));
-        record.set(&UNSTABLE, everyone().filter(|r| r.unstable).count() as u64);
-        let steps = everyone().map(|r| r.episode.steps() as u64).sum();
+        let steps = note_episodes(everyone(), &context.spec.constraints, record);
         Collected { steps, updates: self.learner.updates_due(context, steps, record) }
     }
 
@@ -343,7 +340,7 @@ impl Algorithm for Evolution {
 
     /// Lines 22-28.
     fn conclude(&mut self, context: &Context, record: &mut Record) {
-        if self.learner.learning {
+        if self.learner.experience.learning {
             self.multipliers.update_learner(&self.progress.values, &context.spec.constraints);
         }
         if context.generation.is_multiple_of(self.config.sync_period)
@@ -379,11 +376,11 @@ impl Algorithm for Evolution {
     }
 
     fn replay(&self) -> Option<&Replay> {
-        Some(&self.learner.replay)
+        Some(&self.learner.experience.replay)
     }
 
     fn replay_mut(&mut self) -> Option<&mut Replay> {
-        Some(&mut self.learner.replay)
+        Some(&mut self.learner.experience.replay)
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {

@@ -5,6 +5,7 @@ mod cpo;
 pub(crate) mod cup;
 mod ecrl;
 mod ecrl_ppo;
+mod ecrl_sac;
 pub(crate) mod focops;
 pub(crate) mod ipo;
 mod metal;
@@ -32,6 +33,7 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &ecrl::SR_SHAPED,
     &ecrl::BC,
     &ecrl_ppo::ECRL_PPO,
+    &ecrl_sac::ECRL_SAC,
     &sac::RCPO,
     &sac::SAC,
     &ipo::IPO,

@@ -69,7 +69,7 @@ impl<L: Learner + 'static, P: Pricing<L>> Algorithm for Alone<L, P> {
         let none = vec![0.0; context.spec.constraints.len()];
         let played = self.learner.play(context, self.pricing.stored().unwrap_or(&none), record);
         let collected = self.learner.conclude_play(context, &played, record);
-        self.pricing.observe(&played, &context.spec, self.learner.learning);
+        self.pricing.observe(&played, &context.spec, self.learner.experience.learning);
         collected
     }
 
@@ -78,7 +78,7 @@ impl<L: Learner + 'static, P: Pricing<L>> Algorithm for Alone<L, P> {
     }
 
     fn conclude(&mut self, context: &Context, record: &mut Record) {
-        self.pricing.conclude(&context.spec, self.learner.learning, record);
+        self.pricing.conclude(&context.spec, self.learner.experience.learning, record);
     }
 
     fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
@@ -94,11 +94,11 @@ impl<L: Learner + 'static, P: Pricing<L>> Algorithm for Alone<L, P> {
     }
 
     fn replay(&self) -> Option<&Replay> {
-        Some(&self.learner.replay)
+        Some(&self.learner.experience.replay)
     }
 
     fn replay_mut(&mut self) -> Option<&mut Replay> {
-        Some(&mut self.learner.replay)
+        Some(&mut self.learner.experience.replay)
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {

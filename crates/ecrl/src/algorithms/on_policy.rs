@@ -155,6 +155,8 @@ pub struct OnPolicy<V> {
     variant: V,
     /// Constraints whose costs it sees.
     costs: usize,
+    /// Whether batches are shared with others: the fewer rows it has, the smaller its minibatches are.
+    shares: bool,
     /// Updates of the current generation so far.
     done: usize,
     /// The order of the rows in the current epoch.
@@ -182,6 +184,7 @@ impl<V: Variant> Build for OnPolicy<V> {
             ppo: if V::REMEMBERS { ppo.remembering() } else { ppo },
             variant: V::new(&section, &aims, rng)?,
             costs,
+            shares: false,
             done: 0,
             order: Vec::new(),
         })
@@ -203,8 +206,22 @@ impl<V: Variant> OnPolicy<V> {
         &self.ppo.config().actor_critic
     }
 
+    /// The same, which shares batches with others.
+    pub fn sharing(self) -> Self {
+        Self { shares: true, ..self }
+    }
+
+    /// The rows of a minibatch.
+    fn minibatch(&self) -> usize {
+        let ActorCriticConfig { collect, batch, .. } = *self.config();
+        match self.shares {
+            true => self.ppo.rows().div_ceil(collect.div_ceil(batch)).clamp(1, batch),
+            false => batch,
+        }
+    }
+
     fn per_epoch(&self) -> usize {
-        self.ppo.rows().div_ceil(self.config().batch)
+        self.ppo.rows().div_ceil(self.minibatch())
     }
 
     /// How many costs it sees.
@@ -252,8 +269,8 @@ impl<V: Variant> OnPolicy<V> {
             self.order = (0..self.ppo.rows()).collect();
             self.order.shuffle(&mut moment.rng(epoch));
         }
-        let ActorCriticConfig { batch, lr, lr_decay, .. } = *self.config();
-        let rows = self.order.chunks(batch).nth(part).expect("a minibatch");
+        let ActorCriticConfig { lr, lr_decay, .. } = *self.config();
+        let rows = self.order.chunks(self.minibatch()).nth(part).expect("a minibatch");
         let rate = lr * if lr_decay { moment.left } else { 1.0 };
         let part = Part { rows, rate, first: self.done == 0 };
         let figures = self.variant.update(&mut self.ppo, part);

@@ -170,29 +170,18 @@ pub struct Critics {
     weights: Vec<f64>,
 }
 
-impl<L: Critical> Pricing<L> for Critics {
-    type Section = L::Section;
-
-    fn metrics() -> Vec<&'static About> {
-        [L::METRICS, &[&LAMBDA_LEARNER.about]].concat()
-    }
-
-    fn new(
-        section: L::Section,
-        Setup { spec, rng }: Setup,
-    ) -> Result<(OffPolicy<L>, Self), TrainError> {
-        let (config, replay, rule) = L::parts(&section);
+impl Critics {
+    /// By a rule, if it is one, for a task.
+    pub fn new(rule: &Rule, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError> {
         let count = spec.constraints.len();
-        let costs = if *rule == Rule::None { 0 } else { count };
-        let learner = L::new(&section, [spec.observation, spec.action, costs], rng);
+        let costs = costs(rule, spec);
         let lambdas = (costs > 0).then(|| Lambdas::new(rule, spec, rng)).transpose()?;
-        let learner = OffPolicy::new(config.clone(), learner, replay, spec);
-        let signals = Moments::new(1 + count);
         let (centres, weights) = (vec![0.0; costs], vec![0.0; costs]);
-        Ok((learner, Self { lambdas, signals, centres, weights }))
+        Ok(Self { lambdas, signals: Moments::new(1 + count), centres, weights })
     }
 
-    fn observe(&mut self, played: &[Rollout], spec: &EnvSpec, learning: bool) {
+    /// Takes note of what was played; before the first update nothing answers it.
+    pub fn observe(&mut self, played: &[Rollout], spec: &EnvSpec, learning: bool) {
         let Some(lambdas) = &mut self.lambdas else { return };
         played.iter().for_each(|rollout| self.signals.add(&rollout.signals()));
         self.centres = centres(played, &spec.constraints);
@@ -205,26 +194,66 @@ impl<L: Critical> Pricing<L> for Critics {
             lambdas.get().iter().zip(units).map(|(lambda, unit)| lambda * unit).collect();
     }
 
-    fn update(&mut self, learner: &mut OffPolicy<L>, context: &Context) -> Figures {
-        let price = match self.lambdas {
+    /// What costs count for in an update.
+    pub fn price(&self) -> Price<'_> {
+        match self.lambdas {
             Some(_) => Price::Critics { lambdas: &self.weights, centres: &self.centres },
             None => Price::Stored,
-        };
-        learner.update(context, price)
-    }
-
-    fn conclude(&mut self, spec: &EnvSpec, _: bool, record: &mut Record) {
-        match &self.lambdas {
-            Some(lambdas) => lambdas.note(record),
-            None => record.set(&LAMBDA_LEARNER, vec![0.0; spec.constraints.len()]),
         }
     }
 
-    fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+    /// The multipliers, one for each constraint of the task.
+    pub fn lambda(&self, spec: &EnvSpec) -> Vec<f64> {
+        let none = || vec![0.0; spec.constraints.len()];
+        self.lambdas.as_ref().map_or_else(none, |lambdas| lambdas.get().to_vec())
+    }
+
+    /// Walks everything that lasts.
+    pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         let Some(lambdas) = &mut self.lambdas else { return Ok(()) };
         lambdas.walk(walk)?;
         self.signals.walk("signals", walk)?;
         walk.numbers("centres", &mut self.centres)?;
         walk.numbers("weights", &mut self.weights)
+    }
+}
+
+/// How many costs have critics by a rule.
+pub fn costs(rule: &Rule, spec: &EnvSpec) -> usize {
+    if *rule == Rule::None { 0 } else { spec.constraints.len() }
+}
+
+impl<L: Critical> Pricing<L> for Critics {
+    type Section = L::Section;
+
+    fn metrics() -> Vec<&'static About> {
+        [L::METRICS, &[&LAMBDA_LEARNER.about]].concat()
+    }
+
+    fn new(
+        section: L::Section,
+        Setup { spec, rng }: Setup,
+    ) -> Result<(OffPolicy<L>, Self), TrainError> {
+        let (config, replay, rule) = L::parts(&section);
+        let sizes = [spec.observation, spec.action, costs(rule, spec)];
+        let learner = L::new(&section, sizes, rng);
+        let critics = Self::new(rule, spec, rng)?;
+        Ok((OffPolicy::new(config.clone(), learner, replay, spec), critics))
+    }
+
+    fn observe(&mut self, played: &[Rollout], spec: &EnvSpec, learning: bool) {
+        self.observe(played, spec, learning);
+    }
+
+    fn update(&mut self, learner: &mut OffPolicy<L>, context: &Context) -> Figures {
+        learner.update(context, self.price())
+    }
+
+    fn conclude(&mut self, spec: &EnvSpec, _: bool, record: &mut Record) {
+        record.set(&LAMBDA_LEARNER, self.lambda(spec));
+    }
+
+    fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        self.walk(walk)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use cmdp::{EnvSpec, Rng};
+use cmdp::{Constraint, EnvSpec, Rng};
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
@@ -117,10 +117,9 @@ pub fn validate(learner: &LearnerConfig, replay: &ReplayConfig) -> Result<(), Co
     )
 }
 
-/// A learner with its replay buffer.
-pub struct OffPolicy<L> {
+/// What everybody played, and how much of it was learnt from.
+pub struct Experience {
     config: LearnerConfig,
-    learner: L,
     /// What everybody played.
     pub replay: Replay,
     /// Environment steps that ask for updates.
@@ -129,17 +128,51 @@ pub struct OffPolicy<L> {
     pub learning: bool,
 }
 
+impl Experience {
+    /// None yet.
+    pub fn new(config: LearnerConfig, replay: &ReplayConfig, spec: &EnvSpec) -> Self {
+        let (obs, action) = (spec.observation, spec.action);
+        let replay = Replay::new(replay.capacity, obs, action, spec.constraints.len());
+        Self { config, replay, learnt_steps: 0, learning: false }
+    }
+
+    /// How it is gathered.
+    pub fn config(&self) -> &LearnerConfig {
+        &self.config
+    }
+
+    /// Stores every transition of an episode, whoever played it, with the multipliers in force.
+    pub fn remember(&mut self, rollout: &Rollout, multipliers: &[f64]) {
+        rollout.remember(&mut self.replay, multipliers, self.config.time_limit_terminates);
+    }
+
+    /// Counts a generation's steps, once everybody has played; returns how many of them ask for updates.
+    pub fn count(&mut self, steps: u64, record: &mut Record) -> u64 {
+        record.set(&REPLAY, self.replay.len() as u64);
+        self.learning = self.replay.len() >= self.config.learning_starts;
+        let asking = if self.learning || self.config.catch_up { steps } else { 0 };
+        self.learnt_steps += asking;
+        asking
+    }
+
+    /// Walks everything that lasts but the replay buffer.
+    pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
+        walk.plain("learnt_steps", &mut self.learnt_steps)?;
+        walk.plain("learning", &mut self.learning)
+    }
+}
+
+/// A learner with its replay buffer.
+pub struct OffPolicy<L> {
+    learner: L,
+    /// What it learns from.
+    pub experience: Experience,
+}
+
 impl<L: Learner> OffPolicy<L> {
     /// With an empty replay buffer.
     pub fn new(config: LearnerConfig, learner: L, replay: &ReplayConfig, spec: &EnvSpec) -> Self {
-        let (obs, action) = (spec.observation, spec.action);
-        Self {
-            config,
-            learner,
-            replay: Replay::new(replay.capacity, obs, action, spec.constraints.len()),
-            learnt_steps: 0,
-            learning: false,
-        }
+        Self { learner, experience: Experience::new(config, replay, spec) }
     }
 
     /// Takes a policy to start from.
@@ -149,7 +182,7 @@ impl<L: Learner> OffPolicy<L> {
 
     /// Episodes it plays in a generation.
     pub fn episodes(&self) -> usize {
-        self.config.episodes
+        self.experience.config.episodes
     }
 
     /// Who learns.
@@ -170,20 +203,15 @@ impl<L: Learner> OffPolicy<L> {
         multipliers: &[f64],
         record: &mut Record,
     ) -> Vec<Rollout> {
-        let (actor, episodes) = (self.learner.actor(), self.config.episodes);
+        let (actor, episodes) = (self.learner.actor(), self.episodes());
         let played = context.play_several(&actor, episodes, Stream::Learner, Choice::Sample);
         for rollout in &played {
-            self.remember(rollout, multipliers);
+            self.experience.remember(rollout, multipliers);
         }
         let costs = mean_costs(&constraint_values(&played), context.spec.constraints.len());
         record.set(&ROLLOUT_REWARD, mean(played.iter().map(|r| r.episode.reward())));
         record.set(&ROLLOUT_COST, costs);
         played
-    }
-
-    /// Stores every transition of an episode, whoever played it, with the multipliers in force.
-    pub fn remember(&mut self, rollout: &Rollout, multipliers: &[f64]) {
-        rollout.remember(&mut self.replay, multipliers, self.config.time_limit_terminates);
     }
 
     /// Notes what came of it where nobody else plays, and how many updates that asks for.
@@ -193,39 +221,40 @@ impl<L: Learner> OffPolicy<L> {
         played: &[Rollout],
         record: &mut Record,
     ) -> Collected {
-        let steps = played.iter().map(|r| r.episode.steps() as u64).sum();
-        let episodes = played.iter().map(|r| &r.episode);
-        record.set(&EXCESS, excess(episodes, &context.spec.constraints));
-        record.set(&UNSTABLE, played.iter().filter(|r| r.unstable).count() as u64);
+        let steps = note_episodes(played.iter(), &context.spec.constraints, record);
         Collected { steps, updates: self.updates_due(context, steps, record) }
     }
 
     /// The updates that a generation's steps ask for, once everybody has played; counted from the
     /// start of the run, so that fractions of an update add up.
     pub fn updates_due(&mut self, context: &Context, steps: u64, record: &mut Record) -> u64 {
-        record.set(&REPLAY, self.replay.len() as u64);
-        self.learning = self.replay.len() >= self.config.learning_starts;
-        if self.learning || self.config.catch_up {
-            self.learnt_steps += steps;
-        }
-        if !self.learning {
-            return 0;
-        }
-        let due = self.learnt_steps as f64 * self.config.grad_steps_per_env_step;
-        (due.round() as u64).saturating_sub(context.grad_steps)
+        self.experience.count(steps, record);
+        let Experience { config, learnt_steps, learning, .. } = &self.experience;
+        let due = *learnt_steps as f64 * config.grad_steps_per_env_step;
+        if *learning { (due.round() as u64).saturating_sub(context.grad_steps) } else { 0 }
     }
 
     /// One update.
     pub fn update(&mut self, context: &Context, price: Price) -> Figures {
         let key = |half| [context.config.seed, Stream::Update as u64, context.grad_steps, half];
         let mut rngs = [cmdp::rng(key(0)), cmdp::rng(key(1))];
-        self.learner.update(&self.replay, price, &mut rngs)
+        self.learner.update(&self.experience.replay, price, &mut rngs)
     }
 
     /// Walks everything that lasts but the replay buffer.
     pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         self.learner.walk(walk)?;
-        walk.plain("learnt_steps", &mut self.learnt_steps)?;
-        walk.plain("learning", &mut self.learning)
+        self.experience.walk(walk)
     }
+}
+
+/// Notes what is to be told of all episodes of a generation; returns their steps.
+pub fn note_episodes<'a>(
+    played: impl Iterator<Item = &'a Rollout> + Clone,
+    constraints: &[Constraint],
+    record: &mut Record,
+) -> u64 {
+    record.set(&EXCESS, excess(played.clone().map(|r| &r.episode), constraints));
+    record.set(&UNSTABLE, played.clone().filter(|r| r.unstable).count() as u64);
+    played.map(|r| r.episode.steps() as u64).sum()
 }

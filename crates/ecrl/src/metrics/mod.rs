@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::sync::LazyLock;
 
 pub use common::*;
-pub use record::{Figures, Record, Value};
+pub use record::{Figures, Record, Value, mean_of_all};
 
 use crate::algorithms::ALGORITHMS;
 pub(crate) use common::SECONDS_UNIT;

@@ -122,6 +122,14 @@ impl Record {
 /// What one update saw.
 pub type Figures = Vec<(&'static Metric<f64>, f64)>;
 
+/// The mean of what each of several learners told of an update; who told nothing does not count.
+pub fn mean_of_all(each: &[Figures]) -> Figures {
+    let each = || each.iter().filter(|figures| !figures.is_empty());
+    let mean = |i: usize| each().map(|figures| figures[i].1).sum::<f64>() / each().count() as f64;
+    let names = each().next().map_or(&[][..], |figures| figures).iter().enumerate();
+    names.map(|(i, (metric, _))| (*metric, mean(i))).collect()
+}
+
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;

@@ -3,6 +3,7 @@
 pub mod census;
 pub mod operators;
 pub mod ranking;
+pub mod selection;
 pub mod variation;
 
 use serde::{Deserialize, Serialize};

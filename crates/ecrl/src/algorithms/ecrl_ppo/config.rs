@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::member::{Kind, MemberSection};
 use crate::config::{ConfigError, Pace, Section, range};
-use crate::population::ranking::Ranking;
+use crate::population::selection::{SelectionConfig, dealt, validate_dealt};
 
 /// Its configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -13,14 +13,16 @@ pub struct SelectedSection {
     #[serde(flatten)]
     pub member: MemberSection,
     /// The population.
-    pub evolution: SelectionConfig,
+    pub evolution: EvolutionConfig,
 }
 
 /// At the start, each learner has one environment.
 impl Default for SelectedSection {
     fn default() -> Self {
-        let (mut member, evolution) = (MemberSection::default(), SelectionConfig::default());
-        member.ppo.actor_critic.envs = evolution.population;
+        let (mut member, evolution) = (MemberSection::default(), EvolutionConfig::default());
+        let ppo = &mut member.ppo.actor_critic;
+        (ppo.envs, ppo.collect, ppo.batch) = (evolution.selection.population, 8192, 256);
+        ppo.hidden = vec![256, 256];
         Self { member, evolution }
     }
 }
@@ -28,8 +30,8 @@ impl Default for SelectedSection {
 impl SelectedSection {
     /// What a learner has that began with this number.
     pub(super) fn genome(&self, number: usize) -> (Kind, f64) {
-        let SelectionConfig { learners, horizons, .. } = &self.evolution;
-        (learners[number % learners.len()], horizons[number % horizons.len()])
+        let EvolutionConfig { learners, horizons, .. } = &self.evolution;
+        (dealt(learners, number), dealt(horizons, number))
     }
 
     /// The values of such a learner.
@@ -42,73 +44,40 @@ impl SelectedSection {
     }
 }
 
-/// The population and how it is selected.
+/// The population: what its learners differ in, and how they are selected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SelectionConfig {
-    /// Learners at the start, each with an environment at least.
-    pub population: usize,
+pub struct EvolutionConfig {
     /// What they learn as, dealt out in turn: ppo-lag, ipo.
     pub learners: Vec<Kind>,
     /// How many times as far as with ppo.gamma they look ahead, dealt out in turn: γ = 1 - (1 - ppo.gamma)/horizon.
     pub horizons: Vec<f64>,
-    /// How they are ordered.
+    /// How they are selected.
     #[serde(flatten)]
-    pub ranking: Ranking,
-    /// Episodes of a learner, the last, that it is ranked by, or all that ended in a batch where those are more;
-    /// more is surer and later.
-    pub judged: usize,
-    /// Shares of the run after which the worse half leaves, rising.
-    pub halve_at: Vec<f64>,
+    pub selection: SelectionConfig,
     /// The share of the run after which the last of the ranking becomes a copy of the first, again and again
     /// until the last halving; 0 is never.
     pub copy_every: f64,
 }
 
-impl Default for SelectionConfig {
+impl Default for EvolutionConfig {
     fn default() -> Self {
         Self {
-            population: 4,
-            learners: vec![Kind::PpoLag, Kind::Ipo],
-            horizons: vec![1.0, 1.0, 10.0, 10.0],
-            ranking: Ranking::stochastic(),
-            judged: 10,
-            halve_at: vec![0.2, 0.4],
+            learners: vec![Kind::Ipo],
+            horizons: vec![1.0, 2.0, 10.0],
+            selection: SelectionConfig::of(6, &[0.1, 0.25, 0.4]),
             copy_every: 0.0,
         }
     }
 }
 
-impl SelectionConfig {
+impl EvolutionConfig {
     fn validate(&self, envs: usize) -> Result<(), ConfigError> {
-        let Self { population, learners, horizons, ranking, judged, halve_at, copy_every } = self;
-        let shares = halve_at.iter().all(|at| (0.0..=1.0).contains(at));
-        range::check(
-            (2..=envs).contains(population),
-            "evolution.population",
-            population,
-            &format!("at least 2 and at most ppo.envs, the environments to share, which is {envs}"),
-        )?;
-        let dealt = |count: usize| (1..=1000).contains(&count);
-        range::check(
-            dealt(learners.len()),
-            "evolution.learners",
-            format!("{learners:?}"),
-            "1 to 1000 of ppo-lag, ipo",
-        )?;
-        range::check(
-            dealt(horizons.len()) && horizons.iter().all(|times| (0.01..=1e6).contains(times)),
-            "evolution.horizons",
-            format!("{horizons:?}"),
-            "1 to 1000 numbers from 0.01 to 1e6",
-        )?;
-        ranking.validate()?;
-        range::many("evolution.judged", *judged)?;
-        range::check(
-            shares && halve_at.is_sorted() && halve_at.len() <= 10,
-            "evolution.halve_at",
-            format!("{halve_at:?}"),
-            "at most 10 rising numbers from 0 to 1",
-        )?;
+        let Self { learners, horizons, selection, copy_every } = self;
+        let why = format!("ppo.envs, the environments to share, which is {envs}");
+        selection.validate(envs, &why)?;
+        validate_dealt("evolution.learners", learners, |_| true, "of ppo-lag, ipo")?;
+        let fits = |times: &f64| (0.01..=1e6).contains(times);
+        validate_dealt("evolution.horizons", horizons, fits, "numbers from 0.01 to 1e6")?;
         range::share("evolution.copy_every", *copy_every)
     }
 }
@@ -118,7 +87,7 @@ impl Section for SelectedSection {
         self.member.validate()?;
         self.evolution.validate(self.member.pace().running)?;
         let gamma = |number| self.of_genome(number).ppo.actor_critic.gamma;
-        (0..self.evolution.population)
+        (0..self.evolution.selection.population)
             .try_for_each(|n| range::share("ppo.gamma by evolution.horizons", gamma(n)))
     }
 

@@ -115,6 +115,11 @@ impl Sac {
         self
     }
 
+    /// Its values.
+    pub fn config(&self) -> &SacConfig {
+        &self.config
+    }
+
     /// Of multipliers in force, the slopes of the first critic's loss that the last update told.
     pub fn slopes(&self) -> &[f64] {
         &self.slopes
