@@ -1,5 +1,8 @@
 //! The robots as environments for a configuration.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 
 use cmdp::{Constraint, Env};
@@ -20,10 +23,22 @@ pub fn resolve(config: &mut Config, beside: Option<&Path>) -> Result<AnyTask, Fa
         Some(run) if !own::is_file(&config.task) && !renamed(run, config) => of_run(run, config)?,
         _ => AnyTask::find(&config.task)?,
     };
-    config.task = task.name().into();
-    config.environment = copy(&task, "").map_or(String::new(), |copy| copy.environment());
-    config.constraints = written_out(&config.constraints, &task)?;
+    let environment = environment(&task);
+    named(config, &task, environment)?;
     Ok(task)
+}
+
+/// Writes the names of a task and of its constraints.
+fn named(config: &mut Config, task: &AnyTask, environment: String) -> Result<(), Failure> {
+    config.constraints = written_out(&config.constraints, task)?;
+    config.task = task.name().into();
+    config.environment = environment;
+    Ok(())
+}
+
+/// What tells a file's task from others; nothing of those built in.
+fn environment(task: &AnyTask) -> String {
+    copy(task, "").map_or(String::new(), |copy| copy.environment())
 }
 
 /// Whether a configuration of a run of a file's task was given another task since.
@@ -56,12 +71,22 @@ pub fn copy(task: &AnyTask, source: &str) -> Option<TaskCopy> {
     Some(TaskCopy { text: text.into(), model, source })
 }
 
-/// The tasks of a grid.
-pub struct Robots;
+/// The tasks of a grid: each is found once.
+#[derive(Default)]
+pub struct Robots(RefCell<HashMap<String, (AnyTask, String)>>);
 
 impl Tasks for Robots {
     fn resolve(&self, config: &mut Config) -> Result<(), String> {
-        resolve(config, None).map(|_| ()).map_err(|failure| failure.message)
+        let mut found = self.0.borrow_mut();
+        let (task, environment) = match found.entry(config.task.clone()) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(new) => {
+                let task = AnyTask::find(&config.task).map_err(|error| error.to_string())?;
+                let environment = environment(&task);
+                new.insert((task, environment))
+            }
+        };
+        named(config, task, environment.clone()).map_err(|failure| failure.message)
     }
 }
 

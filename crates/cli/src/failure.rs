@@ -10,6 +10,7 @@ use robots::own::OwnTaskError;
 use robots::{RobotError, TaskError};
 use runs::directory::RunError;
 use runs::driver::DriveError;
+use runs::experiment::ExperimentError;
 use runs::grid::GridError;
 use runs::output::OutputError;
 use runs::policy::PolicyError;
@@ -92,6 +93,16 @@ impl From<OutputError> for Failure {
 impl From<GridError> for Failure {
     fn from(error: GridError) -> Self {
         Self::input(error)
+    }
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Self {
+        match error {
+            ExperimentError::Start(_) => Self::run(error),
+            ExperimentError::Run(error) => error.into(),
+            _ => Self::input(error),
+        }
     }
 }
 

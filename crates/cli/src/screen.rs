@@ -1,12 +1,12 @@
 //! What the user sees of an experiment: an overview on a terminal, lines elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ecrl::config::Config;
-use runs::experiment::{Event, Experiment, JobState, Observer};
-use runs::grid::Job;
+use runs::experiment::{Entry, Event, Experiment, Observer, State, count, seconds_left};
 use runs::shell::printable;
 
 use crate::live::{Live, View};
@@ -24,17 +24,18 @@ pub struct Screen<'a, W: Write> {
 
 impl<'a, W: Write> Screen<'a, W> {
     /// Says what there is to do.
-    pub fn new(experiment: &Experiment, stop: Stop, output: &'a mut W) -> Self {
+    pub fn new(experiment: &Experiment, out: &Path, stop: Stop, output: &'a mut W) -> Self {
         let live = View::of_stdout(false).live();
         let mut screen = Self { output, stop, live, drawn: None };
+        let asked = &experiment.call().asked;
         let header = format!(
             "{} runs in {}: {} done, {} at a time with {} thread{} each\n",
-            experiment.jobs.len(),
-            printable(&experiment.out().display().to_string()),
-            experiment.count(|state| *state == JobState::Done),
-            experiment.slots,
-            experiment.threads_each,
-            if experiment.threads_each == 1 { "" } else { "s" }
+            experiment.entries.len(),
+            printable(&out.display().to_string()),
+            count(&experiment.entries, |state| *state == State::Done),
+            asked.at_once.unwrap_or(experiment.entries.len()),
+            asked.threads,
+            if asked.threads == 1 { "" } else { "s" }
         );
         screen.print(&header);
         screen
@@ -47,7 +48,7 @@ impl<'a, W: Write> Screen<'a, W> {
 
     fn draw(&mut self, experiment: &Experiment) {
         if let Some(live) = &mut self.live {
-            let _ = live.draw(self.output, &overview(experiment));
+            let _ = live.draw(self.output, &overview(&experiment.entries));
             self.drawn = Some(Instant::now());
         }
     }
@@ -85,29 +86,27 @@ impl<W: Write> Observer for Screen<'_, W> {
     }
 }
 
+/// Runs of a kind that are listed one by one.
+const LISTED: usize = 20;
+
 /// A row for each algorithm and a column for each task, with a sign for each seed; then the runs under
 /// way.
-fn overview(experiment: &Experiment) -> Vec<String> {
+pub fn overview(entries: &[Entry]) -> Vec<String> {
     let mut tasks: Vec<&str> = Vec::new();
     let mut rows: Vec<(String, BTreeMap<&str, String>)> = Vec::new();
-    for (job, state) in experiment.jobs.iter().zip(&experiment.states) {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for Entry { job, state, .. } in entries {
         let Config { task, seed, .. } = &job.config;
         let name = &job.name[task.len() + 1..];
         let name = name.strip_suffix(&format!("-{seed}")).unwrap_or(name).to_owned();
         if !tasks.contains(&task.as_str()) {
             tasks.push(task);
         }
-        let row = rows.iter().position(|row| row.0 == name).unwrap_or_else(|| {
+        let row = *places.entry(name.clone()).or_insert_with(|| {
             rows.push((name, BTreeMap::new()));
             rows.len() - 1
         });
-        let sign = match state {
-            JobState::Waiting => '.',
-            JobState::Running => '>',
-            JobState::Done => '#',
-            JobState::Failed(_) => '!',
-        };
-        rows[row].1.entry(task).or_default().push(sign);
+        rows[row].1.entry(task).or_default().push(sign(state));
     }
     let mut table: Vec<Vec<String>> =
         vec![[""].iter().chain(&tasks).map(|t| t.to_string()).collect()];
@@ -117,21 +116,67 @@ fn overview(experiment: &Experiment) -> Vec<String> {
     }
     let mut lines = columns(&table);
     lines.push(String::new());
-    for running in &experiment.running {
-        let Job { name, config, .. } = &experiment.jobs[running.job];
-        let speed = running.speed();
-        let percent = 100.0 * running.steps as f64 / config.steps as f64;
-        let left = config.steps.saturating_sub(running.steps) as f64 / speed;
+    lines.extend(listed(entries, |Entry { job, state, progress }| {
+        let State::Running(place) = state else { return None };
+        let (speed, steps) = (progress.speed(), job.config.steps);
+        let percent = 100.0 * progress.steps as f64 / steps as f64;
+        let left = steps.saturating_sub(progress.steps) as f64 / speed;
         let eta = if speed > 0.0 { duration(left) } else { "?".into() };
-        lines.push(format!("> {name}  {percent:.0} %  {speed:.0} steps/s  eta {eta}"));
+        let place = if place.is_empty() { "".into() } else { format!("  on {}", printable(place)) };
+        Some(format!("> {}  {percent:.0} %  {speed:.0} steps/s  eta {eta}{place}", job.name))
+    }));
+    let count = |which: fn(&State) -> bool| count(entries, which);
+    let mut parts = vec![
+        format!("# {} done", count(|s| *s == State::Done)),
+        format!("> {} running", count(|s| matches!(s, State::Running(_)))),
+        format!(". {} waiting", count(|s| matches!(s, State::Waiting(_)))),
+    ];
+    let rare = [
+        ("~", "preempted", count(|s| matches!(s, State::Preempted(_)))),
+        ("-", "stopped", count(|s| *s == State::Stopped)),
+    ];
+    let rare = rare.iter().filter(|(.., count)| *count > 0);
+    parts.extend(rare.map(|(sign, word, count)| format!("{sign} {count} {word}")));
+    parts.push(format!("! {} failed", count(|s| matches!(s, State::Failed(_)))));
+    parts.push(format!("eta {}", seconds_left(entries).map_or("?".into(), duration)));
+    lines.push(parts.join("  "));
+    lines
+}
+
+/// Why runs wait or have failed.
+pub fn troubles(entries: &[Entry]) -> Vec<String> {
+    let mut lines = listed(entries, |Entry { job, state, .. }| match state {
+        State::Failed(reason) => Some(format!("! {}: {}", job.name, printable(reason))),
+        _ => None,
+    });
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for Entry { state, .. } in entries {
+        if let State::Waiting(why) | State::Preempted(why) = state
+            && !why.is_empty()
+        {
+            *reasons.entry(why).or_default() += 1;
+        }
     }
-    lines.push(format!(
-        "# {} done  > {} running  . {} waiting  ! {} failed  eta {}",
-        experiment.count(|s| *s == JobState::Done),
-        experiment.running.len(),
-        experiment.count(|s| *s == JobState::Waiting),
-        experiment.count(|s| matches!(s, JobState::Failed(_))),
-        experiment.seconds_left().map_or("?".into(), duration)
-    ));
+    lines.extend(reasons.iter().map(|(why, count)| format!(". {count} wait: {}", printable(why))));
+    lines
+}
+
+fn sign(state: &State) -> char {
+    match state {
+        State::Waiting(_) => '.',
+        State::Preempted(_) => '~',
+        State::Running(_) => '>',
+        State::Stopped => '-',
+        State::Done => '#',
+        State::Failed(_) => '!',
+    }
+}
+
+/// A line for each run that has one, and how many more there are.
+fn listed(entries: &[Entry], line: impl Fn(&Entry) -> Option<String>) -> Vec<String> {
+    let mut lines: Vec<String> = entries.iter().filter_map(line).collect();
+    let more = lines.len().saturating_sub(LISTED);
+    lines.truncate(LISTED);
+    lines.extend((more > 0).then(|| format!("  and {more} more")));
     lines
 }

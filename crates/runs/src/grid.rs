@@ -1,14 +1,15 @@
 //! Grids: every task with every algorithm and every seed.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
 use ecrl::config::{Config, ConfigError, Layers};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// An algorithm and values of its own, written as `erl-shaped lambda=0.1`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Variant {
     /// The algorithm's name.
     pub algorithm: String,
@@ -21,6 +22,12 @@ impl TryFrom<String> for Variant {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse()
+    }
+}
+
+impl From<Variant> for String {
+    fn from(variant: Variant) -> Self {
+        variant.to_string()
     }
 }
 
@@ -43,7 +50,7 @@ impl fmt::Display for Variant {
 }
 
 /// Seeds: so many from 0 on, or these.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Seeds {
     /// 0, 1, ...
@@ -53,7 +60,7 @@ pub enum Seeds {
 }
 
 /// Every task with every variant and every seed.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
     /// The tasks.
@@ -135,7 +142,7 @@ pub trait Tasks {
 }
 
 /// Every `n`-th of some runs, from the `i`-th on, written `i/n`: for `n` machines.
-pub fn shard(jobs: Vec<Job>, text: &str) -> Result<Vec<Job>, GridError> {
+pub fn shard<T>(jobs: Vec<T>, text: &str) -> Result<Vec<T>, GridError> {
     let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
     match parts.filter(|(i, n): &(usize, usize)| (1..=*n).contains(i)) {
         Some((i, n)) => Ok(jobs.into_iter().skip(i - 1).step_by(n).collect()),
@@ -173,14 +180,17 @@ impl Grid {
                 return Err(GridError::Empty(name));
             }
         }
-        let mut jobs: Vec<Job> = Vec::new();
+        let (mut jobs, mut named) = (Vec::<Job>::new(), HashMap::<String, usize>::new());
         let mut applied = vec![false; self.set.len()];
         for &seed in &seeds {
             for task in &self.tasks {
                 for variant in &self.algorithms {
                     let job = self.job(task, variant, seed, tasks, &mut applied)?;
-                    match jobs.iter().find(|other| other.name == job.name) {
-                        None => jobs.push(job),
+                    match named.get(&job.name).map(|&at| &jobs[at]) {
+                        None => {
+                            named.insert(job.name.clone(), jobs.len());
+                            jobs.push(job);
+                        }
                         Some(other) if other.config == job.config => {}
                         Some(other) => {
                             let differences = job.config.differences(&other.config).join("; ");

@@ -1,7 +1,9 @@
 //! What a run was made with: each start and resume, the program, the machine.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,9 +53,19 @@ impl Provenance {
     }
 }
 
+/// The command line in the place of this process's own.
+static INSTEAD: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// From here on, runs note these words, beginning with the program's name, as the command that made them: it can be
+/// typed where the one that this process was started with is of an engine's making.
+pub fn instead(words: Vec<OsString>) {
+    let _ = INSTEAD.set(words);
+}
+
 /// What was typed after the program's name, whatever its bytes.
 fn command() -> String {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words = INSTEAD.get().cloned().unwrap_or_else(|| std::env::args_os().collect());
+    let words = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
     words.collect::<Vec<_>>().join(" ")
 }
 

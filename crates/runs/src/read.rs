@@ -54,10 +54,28 @@ pub fn population(run: &Path) -> Vec<Census> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Environment steps that a run has recorded, and whether it is finished.
-pub fn progress(run: &Path, steps: u64) -> (u64, bool) {
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Progress {
+    /// Environment steps that it has recorded.
+    pub steps: u64,
+    /// The seconds that they took.
+    pub seconds: f64,
+    /// Whether it is finished.
+    pub finished: bool,
+}
+
+impl Progress {
+    /// Steps a second.
+    pub fn speed(&self) -> f64 {
+        if self.seconds > 0.0 { self.steps as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// How far a run of so many steps is.
+pub fn progress(run: &Path, steps: u64) -> Progress {
     // The last line alone: this is asked often.
-    let last = || -> io::Result<(u64, bool)> {
+    let last = || -> io::Result<(u64, f64, bool)> {
         let mut file = files::look(&run.join(METRICS))?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(1 << 16)))?;
@@ -65,14 +83,15 @@ pub fn progress(run: &Path, steps: u64) -> (u64, bool) {
         file.read_to_end(&mut tail)?;
         let line = tail.split(|&b| b == b'\n').rev().find(|line| !line.is_empty());
         let line: serde_json::Value = serde_json::from_slice(line.unwrap_or_default())?;
-        Ok((line["env_steps"].as_u64().unwrap_or(0), line["reached"] == true))
+        let steps = line["env_steps"].as_u64().unwrap_or(0);
+        Ok((steps, line["seconds"].as_f64().unwrap_or(0.0), line["reached"] == true))
     };
     let modified = |name: &str| run.join(name).metadata().and_then(|m| m.modified());
-    let (taken, reached) = last().unwrap_or((0, false));
+    let (taken, seconds, reached) = last().unwrap_or_default();
     // The policy comes last; one that is older is of a pause.
     let saved = match (modified(POLICY), modified(METRICS)) {
         (Ok(policy), Ok(metrics)) => policy >= metrics,
         _ => false,
     };
-    (taken, (taken >= steps || reached) && saved)
+    Progress { steps: taken, seconds, finished: (taken >= steps || reached) && saved }
 }

@@ -8,7 +8,9 @@ use ecrl::config::{Config, Layers};
 use ecrl::metrics::Record;
 use ecrl::trainer::Trainer;
 use runs::driver::{Every, Observer, Options, Run};
-use runs::experiment::{self, Event, Experiment, JobState};
+use runs::experiment::call::{Asked, Call};
+use runs::experiment::launch::Engine;
+use runs::experiment::{self, Event, Experiment, State};
 use runs::grid::{Grid, Tasks};
 use runs::read;
 
@@ -154,18 +156,27 @@ impl experiment::Observer for Failures {
 fn an_experiment_tells_of_runs_that_fail() {
     let folder = Folder::new("experiment");
     let grid = Grid::parse("tasks = ['a']\nalgorithms = ['sac', 'ppo']\nseeds = 2").unwrap();
-    let program = Path::new("/bin/false");
-    let mut experiment =
-        Experiment::new(grid.jobs(&Any).unwrap(), &folder.0, vec![program.into()], 3, 2).unwrap();
-    assert_eq!((experiment.slots, experiment.threads_each), (3, 1));
+    let asked = Asked {
+        engine: Engine::Local,
+        threads: 1,
+        at_once: Some(3),
+        options: Vec::new(),
+        runs: (0..4).collect(),
+        from: "/".into(),
+    };
+    let jobs = grid.jobs(&Any).unwrap();
+    let (call, _lock) = Call::begin(&folder.0, grid, asked).unwrap();
+    let launcher = Engine::Local.launcher(vec!["/bin/false".into()]);
+    let mut experiment = Experiment::new(call, &jobs, launcher);
     let mut observer = Failures::default();
     experiment.run(&mut observer).unwrap();
-    assert_eq!(experiment.count(|state| matches!(state, JobState::Failed(_))), 4);
+    let failed = |state: &State| matches!(state, State::Failed(_));
+    assert_eq!(experiment::count(&experiment.entries, failed), 4);
     assert_eq!(observer.0.len(), 4);
     let expected = "a-sac-0: it said nothing (exit status: 1)";
     assert!(observer.0.iter().any(|text| text == expected), "{:?}", observer.0);
     assert_eq!(experiment.first_failure().unwrap().0, "a-sac-0");
-    assert_eq!(experiment.seconds_left(), Some(0.0));
+    assert_eq!(experiment::seconds_left(&experiment.entries), Some(0.0));
 }
 
 #[test]

@@ -1,36 +1,58 @@
-//! `ecrl grid` and `ecrl paper`: many runs.
+//! `ecrl grid` and `ecrl paper`: many runs, here or on a cluster.
+
+mod one;
+mod standing;
+mod submit;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use report::curves::Band;
 use report::paper::Sheet;
 use report::{Report, ReportError};
 use robots::TASKS;
-use runs::experiment::{Experiment, JobState};
+use runs::experiment::call::Call;
+use runs::experiment::{self, Experiment, State};
 use runs::grid::{self, Grid, Seeds, Variant};
+use runs::lock::Lock;
 use runs::paper::Figure;
 use runs::shell::{printable, quote};
 
-use crate::environment;
+use self::submit::EngineArgs;
+use crate::environment::Robots;
 use crate::failure::Failure;
 use crate::screen::Screen;
 use crate::stop::Stop;
 use crate::text::{self, count};
-use crate::threads;
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct GridArgs {
+    #[command(subcommand)]
+    what: Option<What>,
     /// A TOML file that describes the grid: tasks, algorithms (as in "erl-shaped lambda=0.1"), seeds
     /// (a number or a list), and if need be steps, constraints and set
-    file: PathBuf,
+    #[arg(required = true)]
+    file: Option<PathBuf>,
     #[command(flatten)]
     part: PartArgs,
     /// The folder of the runs [default: experiments/NAME, after the file]
     #[arg(long)]
     out: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Make one run of a grid, or go on with it: what every engine has done for each
+    Run(one::RunArgs),
+    /// Tell how the runs of a folder stand, whoever makes them
+    Status(standing::StatusArgs),
+    /// End what is under way or waits in a queue; all of it can go on later
+    Cancel(standing::CancelArgs),
+    /// Make those runs again that have failed, as they were asked for
+    Retry(standing::RetryArgs),
 }
 
 #[derive(Args)]
@@ -45,9 +67,9 @@ pub struct PaperArgs {
     out: PathBuf,
 }
 
-/// Which part of a grid, and how it is run.
+/// Which runs of a grid.
 #[derive(Args)]
-struct PartArgs {
+struct Selection {
     /// Only these tasks [default: the grid's]
     #[arg(long, value_delimiter = ',')]
     tasks: Vec<String>,
@@ -60,18 +82,21 @@ struct PartArgs {
     /// Seeds, from 0 on [default: the grid's; for the paper, 5]
     #[arg(long)]
     seeds: Option<u64>,
-    /// Runs at the same time, each with its share of the threads [default: one for each thread]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
-    /// Threads in all [default: all]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
     /// Set a value in all runs that have a use for it, as in batch=256
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+}
+
+/// Which part of a grid, and how it is run.
+#[derive(Args)]
+struct PartArgs {
+    #[command(flatten)]
+    selection: Selection,
     /// Only every n-th run, beginning with the i-th: for n machines
     #[arg(long, value_name = "I/N")]
     shard: Option<String>,
+    #[command(flatten)]
+    engine: EngineArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -87,22 +112,37 @@ pub fn grid(
     program: Vec<OsString>,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
-    let path = &args.file;
-    let named =
-        |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
-    let grid = Grid::parse(&text).map_err(|e| named(&e))?;
-    let out = args.out.unwrap_or_else(|| {
-        Path::new("experiments").join(path.file_stem().unwrap_or(path.as_os_str()))
-    });
+    match args.what {
+        Some(What::Run(args)) => return one::run(args, output),
+        Some(What::Status(args)) => return standing::status(&args, output),
+        Some(What::Cancel(args)) => return standing::cancel(&args, output),
+        Some(What::Retry(args)) => return standing::retry(&args, program, output),
+        None => {}
+    }
+    let path = args.file.unwrap_or_default();
+    let grid = read(&path)?;
+    let out = args.out.unwrap_or_else(|| usual_out(&path));
     let ran = run(grid, &args.part, &out, program, output);
-    if !wants_to_be_gone(&ran) {
+    if args.part.engine.on.waits() && !wants_to_be_gone(&ran) {
         let out = printable(&quote(&out.display().to_string()));
         let program = text::program();
         // Nobody may read any more: that is no failure.
         let _ = writeln!(output, "next:\n  {program} report {out}    curves, table, statistics");
     }
     ran
+}
+
+/// Reads a grid's file.
+fn read(path: &Path) -> Result<Grid, Failure> {
+    let named =
+        |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
+    Grid::parse(&text).map_err(|e| named(&e))
+}
+
+/// Where the runs of a file's grid go.
+fn usual_out(file: &Path) -> PathBuf {
+    Path::new("experiments").join(file.file_stem().unwrap_or(file.as_os_str()))
 }
 
 /// Whether the user has stopped it, or it could not begin; a run that failed leaves others to look at.
@@ -131,7 +171,7 @@ pub fn paper(
         set: Vec::new(),
     };
     let ran = run(grid.clone(), &args.part, &args.out, program, output);
-    if wants_to_be_gone(&ran) {
+    if wants_to_be_gone(&ran) || !args.part.engine.on.waits() {
         return ran;
     }
     let sheets = sheets(grid, &args, &figures, output);
@@ -150,7 +190,7 @@ fn sheets(
         report => report?,
     };
     report.write(&args.out.join("report"))?;
-    grid.set.clone_from(&args.part.set);
+    grid.set.clone_from(&args.part.selection.set);
     let mut text = String::new();
     for figure in figures {
         let agents = figure.agents().into_iter();
@@ -171,42 +211,52 @@ fn sheets(
     Ok(())
 }
 
+impl Selection {
+    /// That part of a grid, with these values.
+    fn of(&self, mut grid: Grid) -> Result<Grid, Failure> {
+        if !self.tasks.is_empty() {
+            grid.tasks.clone_from(&self.tasks);
+        }
+        if !self.algos.is_empty() {
+            let texts = self.algos.iter().flat_map(|text| split(text));
+            let variants: Result<Vec<Variant>, String> = texts.map(str::parse).collect();
+            grid.algorithms = variants.map_err(Failure::input)?;
+        }
+        grid.set.extend(self.set.iter().cloned());
+        if let Some(steps) = &self.steps {
+            grid.steps = Some(count(steps)? as f64);
+        }
+        if let Some(seeds) = self.seeds {
+            grid.seeds = Seeds::Count(seeds);
+        }
+        Ok(grid)
+    }
+}
+
+/// Makes the runs here and waits for them, or hands them to an engine.
 fn run(
-    mut grid: Grid,
+    grid: Grid,
     part: &PartArgs,
     out: &Path,
     program: Vec<OsString>,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
-    if !part.tasks.is_empty() {
-        grid.tasks.clone_from(&part.tasks);
-    }
-    if !part.algos.is_empty() {
-        let texts = part.algos.iter().flat_map(|text| split(text));
-        let variants: Result<Vec<Variant>, String> = texts.map(str::parse).collect();
-        grid.algorithms = variants.map_err(Failure::input)?;
-    }
-    grid.set.extend(part.set.iter().cloned());
-    if let Some(steps) = &part.steps {
-        grid.steps = Some(count(steps)? as f64);
-    }
-    if let Some(seeds) = part.seeds {
-        grid.seeds = Seeds::Count(seeds);
-    }
-    let mut jobs = grid.jobs(&environment::Robots)?;
+    let grid = part.selection.of(grid)?;
+    let jobs = grid.jobs(&Robots::default())?;
+    let mut runs: Vec<usize> = (0..jobs.len()).collect();
     if let Some(shard) = &part.shard {
-        jobs = grid::shard(jobs, shard)?;
+        runs = grid::shard(runs, shard)?;
     }
-    let threads = threads(part.threads);
-    let slots = part.jobs.map_or(threads, usize::from);
-    let stop = Stop::install()?;
-    let io = |error| Failure::input(format!("{}: {error}", out.display()));
-    let mut experiment = Experiment::new(jobs, out, program, slots, threads).map_err(io)?;
-    let mut screen = Screen::new(&experiment, stop.clone(), output);
-    let ran = experiment.run(&mut screen);
-    screen.close(&experiment);
-    ran.map_err(io)?;
-    close(&experiment, &stop, output)
+    let asked = part.engine.asked(runs)?;
+    let launcher = asked.engine.launcher(program);
+    match asked.engine.waits() {
+        true => {
+            let (call, lock) = Call::begin(out, grid, asked)?;
+            let experiment = Experiment::new(call, &jobs, launcher);
+            wait(experiment, &lock, out, output)
+        }
+        false => submit::submit(out, grid, &jobs, asked, launcher, part.engine.dry_run, output),
+    }
 }
 
 /// Parts between commas, but for those within brackets.
@@ -219,10 +269,21 @@ fn split(text: &str) -> Vec<&str> {
     .collect()
 }
 
-fn close(experiment: &Experiment, stop: &Stop, output: &mut impl Write) -> Result<(), Failure> {
-    let out = printable(&experiment.out().display().to_string());
-    let done = experiment.count(|state| *state == JobState::Done);
-    let mut text = format!("{done} of {} runs done in {out}\n", experiment.jobs.len());
+/// Makes runs as long as this process lives, which a lock on their call tells others.
+fn wait(
+    mut experiment: Experiment,
+    _: &Lock,
+    out: &Path,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let stop = Stop::install()?;
+    let mut screen = Screen::new(&experiment, out, stop.clone(), output);
+    let ran = experiment.run(&mut screen);
+    screen.close(&experiment);
+    ran?;
+    let out = printable(&out.display().to_string());
+    let done = experiment::count(&experiment.entries, |state| *state == State::Done);
+    let mut text = format!("{done} of {} runs done in {out}\n", experiment.entries.len());
     if stop.signal().is_some() {
         text += "the same command again goes on\n";
     }
@@ -231,11 +292,11 @@ fn close(experiment: &Experiment, stop: &Stop, output: &mut impl Write) -> Resul
     if let Some(signal) = stop.signal() {
         return Err(Failure::stopped(signal));
     }
-    let count = experiment.count(|s| matches!(s, JobState::Failed(_)));
+    let failed = experiment::count(&experiment.entries, |state| matches!(state, State::Failed(_)));
     match experiment.first_failure() {
         None => Ok(()),
         Some((name, reason)) => {
-            Err(Failure::run(format!("{count} failed, the first: {name}: {reason}")))
+            Err(Failure::run(format!("{failed} failed, the first: {name}: {reason}")))
         }
     }
 }

@@ -1,0 +1,160 @@
+//! Who makes the runs of a grid, and handing them to an engine.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use runs::experiment::call::{Asked, Call};
+use runs::experiment::launch::{Engine, Launcher};
+use runs::experiment::survey::Survey;
+use runs::grid::{Grid, Job};
+use runs::shell::{printable, quote};
+
+use crate::environment::Robots;
+use crate::failure::Failure;
+use crate::text;
+use crate::threads;
+
+/// Who makes the runs, and with what.
+#[derive(Args)]
+pub(super) struct EngineArgs {
+    /// Where they are made: local, as processes of this machine, or slurm, as a job array; a cluster's runs go on
+    /// without this command
+    #[arg(long, value_name = "ENGINE", default_value = "local")]
+    pub on: Engine,
+    /// Runs at the same time; here each has its share of the threads [default: here one for each thread,
+    /// on a cluster as many as it has room for]
+    #[arg(long, visible_alias = "max-at-once", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Threads in all, here [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print what would be submitted, and submit nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Slurm's partition
+    #[arg(long)]
+    partition: Option<String>,
+    /// The time limit of a run on Slurm, as in 2:00:00; a run that does not end in time stores what it has and goes
+    /// on in the queue
+    #[arg(long)]
+    time: Option<String>,
+    /// The memory of a run on Slurm, as in 2G
+    #[arg(long)]
+    mem: Option<String>,
+    /// The processors and threads of a run on Slurm [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    cpus_per_task: Option<u16>,
+    /// Slurm's account
+    #[arg(long)]
+    account: Option<String>,
+    /// After --: other options of sbatch, as in -- --qos=high --constraint=avx512
+    #[arg(last = true, value_name = "SBATCH")]
+    options: Vec<String>,
+}
+
+impl EngineArgs {
+    /// What is asked for of these runs of a grid.
+    pub(super) fn asked(&self, runs: Vec<usize>) -> Result<Asked, Failure> {
+        let from = std::env::current_dir().map_err(Failure::run)?;
+        let at_once = self.jobs.map(usize::from);
+        let options = self.options()?;
+        let given =
+            [("--dry-run", self.dry_run), ("--cpus-per-task", self.cpus_per_task.is_some())];
+        let given = given.iter().find(|(_, given)| *given).map(|(name, _)| *name);
+        let first = given.or(options.first().map(|option| &option[..]));
+        match self.on {
+            Engine::Local => {
+                if let Some(option) = first {
+                    let name = option.split('=').next().unwrap_or_default();
+                    return Err(Failure::input(format!(
+                        "{name} is of a cluster; expected --on slurm with it"
+                    )));
+                }
+                let threads = threads(self.threads);
+                let slots = at_once.unwrap_or(threads).min(runs.len()).max(1);
+                let (threads, at_once) = ((threads / slots).max(1), Some(slots));
+                Ok(Asked { engine: self.on, threads, at_once, options, runs, from })
+            }
+            Engine::Slurm => {
+                if self.threads.is_some() {
+                    return Err(Failure::input(
+                        "--threads is of this machine; expected --cpus-per-task",
+                    ));
+                }
+                let threads = self.cpus_per_task.map_or(1, usize::from);
+                Ok(Asked { engine: self.on, threads, at_once, options, runs, from })
+            }
+        }
+    }
+
+    /// What is passed on to Slurm.
+    fn options(&self) -> Result<Vec<String>, Failure> {
+        let named = [
+            ("--partition", &self.partition),
+            ("--time", &self.time),
+            ("--mem", &self.mem),
+            ("--account", &self.account),
+        ];
+        let named = named.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let mut options: Vec<String> =
+            named.map(|(name, value)| format!("{name}={value}")).collect();
+        options.extend(passed_on(&self.options)?);
+        Ok(options)
+    }
+}
+
+/// Options of sbatch, a value of its own with the option before it.
+pub(super) fn passed_on(words: &[String]) -> Result<Vec<String>, Failure> {
+    let mut options: Vec<String> = Vec::new();
+    for word in words {
+        match options.last_mut() {
+            _ if word.starts_with('-') => options.push(word.clone()),
+            Some(last) if last.starts_with("--") => *last += &format!("={word}"),
+            Some(last) => *last += word,
+            None => {
+                return Err(Failure::input(format!(
+                    "'{word}' after -- is no option; expected options of sbatch, as in -- --qos=high"
+                )));
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Hands what is neither done nor asked for already to an engine.
+pub(super) fn submit(
+    out: &Path,
+    grid: Grid,
+    jobs: &[Job],
+    asked: Asked,
+    mut launcher: Box<dyn Launcher>,
+    dry: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let survey = Survey::of(out, &Robots::default())?;
+    let all = asked.runs.len();
+    let [due, done] = survey.due(out, jobs, &asked.runs);
+    let (open, count) = (all - due.len() - done.len(), due.len());
+    let asked = Asked { runs: due, ..asked };
+    let shown = printable(&out.display().to_string());
+    if dry && count > 0 {
+        let call = Call::draft(out, grid, asked)?;
+        write!(output, "{}", launcher.plan(&call)?)?;
+        return Ok(output.flush()?);
+    }
+    writeln!(output, "{all} runs in {shown}: {} done, {open} asked for already", done.len())?;
+    if count > 0 && !dry {
+        let engine = asked.engine;
+        let (call, _lock) = Call::begin(out, grid, asked)?;
+        launcher.start(&call, &call.asked.runs).inspect_err(|_| call.forget())?;
+        let whole = launcher.name(&call)?;
+        writeln!(output, "{count} submitted to {engine} as {whole}")?;
+    }
+    let (out, program) = (printable(&quote(&out.display().to_string())), text::program());
+    writeln!(
+        output,
+        "next:\n  {program} grid status {out}    how they stand\n  {program} grid cancel {out}    end them; the same command again goes on\n  {program} report {out}    curves, table, statistics"
+    )?;
+    Ok(output.flush()?)
+}

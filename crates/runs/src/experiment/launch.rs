@@ -1,0 +1,97 @@
+//! Who makes the runs of an experiment: processes of this machine, or the engine of many.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::ExperimentError;
+use super::call::Call;
+use super::local::Local;
+use super::slurm::Slurm;
+
+/// What a launcher says of a run that it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Says {
+    /// It will be started, or again; and why it is not yet.
+    Waiting(String),
+    /// It is under way, on this machine.
+    Running(String),
+    /// Nobody is at it any more, for this reason if that is a fault.
+    Ended(Option<String>),
+}
+
+/// Makes the runs of a call. However it does, it has each of them made by the same command, [`Call::command`], which
+/// trains it, goes on with it or finds it done: so whatever is started twice, or again, does no harm.
+pub trait Launcher {
+    /// How many more runs it takes now.
+    fn room(&self, call: &Call) -> usize;
+
+    /// Takes runs of the call, by their places in its grid, to be made as soon as may be.
+    fn start(&mut self, call: &Call, runs: &[usize]) -> Result<(), ExperimentError>;
+
+    /// What is known of runs that it was given, by this process or an earlier one. An end may be told once, or
+    /// as long as the engine remembers it.
+    fn look(&mut self, call: &Call) -> Result<HashMap<usize, Says>, ExperimentError>;
+
+    /// Asks all runs under way to store what they have and end, and starts no others.
+    fn stop(&mut self, call: &Call) -> Result<(), ExperimentError>;
+
+    /// What it calls the runs of the call that it was given.
+    fn name(&self, call: &Call) -> Result<String, ExperimentError>;
+
+    /// What it would do for the call, in words or as a script.
+    fn plan(&self, call: &Call) -> Result<String, ExperimentError>;
+
+    /// How long to wait before looking again.
+    fn pause(&self) -> Duration;
+}
+
+/// The launchers there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Processes of this machine.
+    Local,
+    /// The cluster's queue.
+    Slurm,
+}
+
+impl Engine {
+    /// Its launcher; `program` is the `ecrl` command that makes runs, with arguments that come before all others.
+    pub fn launcher(self, program: Vec<OsString>) -> Box<dyn Launcher> {
+        match self {
+            Self::Local => Box::new(Local::new(program)),
+            Self::Slurm => Box::new(Slurm::new(program)),
+        }
+    }
+
+    /// Whether runs end when whoever asked for them does.
+    pub fn waits(self) -> bool {
+        self == Self::Local
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "local" => Ok(Self::Local),
+            "slurm" => Ok(Self::Slurm),
+            _ => Err("expected local or slurm".into()),
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "this machine",
+            Self::Slurm => "Slurm",
+        })
+    }
+}
