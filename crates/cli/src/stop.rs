@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use runs::lock::TASK;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
@@ -26,8 +27,11 @@ impl Stop {
             }
             let register = || -> io::Result<()> {
                 use signal_hook::flag;
-                // In this order: the second signal finds the flag that the first one set.
-                flag::register_conditional_shutdown(signal, 128 + signal, stop.asked.clone())?;
+                // In this order: the second signal finds the flag that the first one set. An engine may send the same
+                // one to a job's script and to its processes, and kills those that it waits for no longer.
+                if std::env::var_os(TASK).is_none() {
+                    flag::register_conditional_shutdown(signal, 128 + signal, stop.asked.clone())?;
+                }
                 flag::register(signal, stop.asked.clone())?;
                 flag::register_usize(signal, stop.signal.clone(), signal as usize)?;
                 Ok(())

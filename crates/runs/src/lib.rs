@@ -23,6 +23,7 @@ pub mod lock;
 pub mod output;
 pub mod paper;
 pub mod policy;
+pub mod process;
 mod protobuf;
 pub mod provenance;
 pub mod read;

@@ -173,7 +173,7 @@ fn an_experiment_tells_of_runs_that_fail() {
     let failed = |state: &State| matches!(state, State::Failed(_));
     assert_eq!(experiment::count(&experiment.entries, failed), 4);
     assert_eq!(observer.0.len(), 4);
-    let expected = "a-sac-0: it said nothing (exit status: 1)";
+    let expected = "a-sac-0: exit status: 1";
     assert!(observer.0.iter().any(|text| text == expected), "{:?}", observer.0);
     assert_eq!(experiment.first_failure().unwrap().0, "a-sac-0");
     assert_eq!(experiment::seconds_left(&experiment.entries), Some(0.0));

@@ -18,8 +18,8 @@ use crate::threads;
 /// Who makes the runs, and with what.
 #[derive(Args)]
 pub(super) struct EngineArgs {
-    /// Where they are made: local, as processes of this machine, or slurm, as a job array; a cluster's runs go on
-    /// without this command
+    /// Where they are made: local, as processes of this machine; slurm, as a job array, which goes on without this
+    /// command; or ray, or ray://HOST:PORT, as actors of a Ray cluster (with Python's packages ecrl and ray)
     #[arg(long, value_name = "ENGINE", default_value = "local")]
     pub on: Engine,
     /// Runs at the same time; here each has its share of the threads [default: here one for each thread,
@@ -39,10 +39,10 @@ pub(super) struct EngineArgs {
     /// on in the queue
     #[arg(long)]
     time: Option<String>,
-    /// The memory of a run on Slurm, as in 2G
+    /// The memory of a run on a cluster, as in 2G
     #[arg(long)]
     mem: Option<String>,
-    /// The processors and threads of a run on Slurm [default: 1]
+    /// The processors and threads of a run on a cluster [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     cpus_per_task: Option<u16>,
     /// Slurm's account
@@ -59,33 +59,38 @@ impl EngineArgs {
         let from = std::env::current_dir().map_err(Failure::run)?;
         let at_once = self.jobs.map(usize::from);
         let options = self.options()?;
-        let given =
-            [("--dry-run", self.dry_run), ("--cpus-per-task", self.cpus_per_task.is_some())];
-        let given = given.iter().find(|(_, given)| *given).map(|(name, _)| *name);
-        let first = given.or(options.first().map(|option| &option[..]));
-        match self.on {
+        let name_of = |option: &String| option.split('=').next().unwrap_or_default().to_owned();
+        let mut given: Vec<String> = options.iter().map(name_of).collect();
+        for (name, is_given) in [
+            ("--dry-run", self.dry_run),
+            ("--cpus-per-task", self.cpus_per_task.is_some()),
+            ("--threads", self.threads.is_some()),
+        ] {
+            given.extend(is_given.then(|| name.to_owned()));
+        }
+        let applies = |option: &str| match self.on {
+            Engine::Local => option == "--threads",
+            Engine::Ray(_) => ["--cpus-per-task", "--mem"].contains(&option),
+            Engine::Slurm => option != "--threads",
+        };
+        if let Some(option) = given.iter().find(|option| !applies(option)) {
+            let expected = match &option[..] {
+                "--threads" => "--cpus-per-task",
+                "--cpus-per-task" | "--mem" => "--on slurm or --on ray with it",
+                _ => "--on slurm with it",
+            };
+            let message = format!("{option} does not apply on {}; expected {expected}", self.on);
+            return Err(Failure::input(message));
+        }
+        let (threads, at_once) = match self.on {
             Engine::Local => {
-                if let Some(option) = first {
-                    let name = option.split('=').next().unwrap_or_default();
-                    return Err(Failure::input(format!(
-                        "{name} is of a cluster; expected --on slurm with it"
-                    )));
-                }
                 let threads = threads(self.threads);
                 let slots = at_once.unwrap_or(threads).min(runs.len()).max(1);
-                let (threads, at_once) = ((threads / slots).max(1), Some(slots));
-                Ok(Asked { engine: self.on, threads, at_once, options, runs, from })
+                ((threads / slots).max(1), Some(slots))
             }
-            Engine::Slurm => {
-                if self.threads.is_some() {
-                    return Err(Failure::input(
-                        "--threads is of this machine; expected --cpus-per-task",
-                    ));
-                }
-                let threads = self.cpus_per_task.map_or(1, usize::from);
-                Ok(Asked { engine: self.on, threads, at_once, options, runs, from })
-            }
-        }
+            _ => (self.cpus_per_task.map_or(1, usize::from), at_once),
+        };
+        Ok(Asked { engine: self.on.clone(), threads, at_once, options, runs, from })
     }
 
     /// What is passed on to Slurm.
@@ -145,9 +150,11 @@ pub(super) fn submit(
     }
     writeln!(output, "{all} runs in {shown}: {} done, {open} asked for already", done.len())?;
     if count > 0 && !dry {
-        let engine = asked.engine;
+        let engine = asked.engine.clone();
         let (call, _lock) = Call::begin(out, grid, asked)?;
-        launcher.start(&call, &call.asked.runs).inspect_err(|_| call.forget())?;
+        let runs: Vec<(usize, &str)> =
+            call.asked.runs.iter().map(|&run| (run, &jobs[run].name[..])).collect();
+        launcher.start(&call, &runs).inspect_err(|_| call.forget())?;
         let whole = launcher.name(&call)?;
         writeln!(output, "{count} submitted to {engine} as {whole}")?;
     }

@@ -153,7 +153,8 @@ fn a_grid_takes_files_and_notices_that_one_has_changed() {
     );
     fs::write(&grid, text).unwrap();
     run(&["grid", &grid, "--out", &out]);
-    assert_eq!(folder.list("runs"), ["cart-ppo-lag-0", "cart-ppo_constraints=[]-0", "logs"]);
+    let made = ["calls", "cart-ppo-lag-0", "cart-ppo_constraints=[]-0", "logs"];
+    assert_eq!(folder.list("runs"), made);
     run(&["grid", &grid, "--out", &out]);
     fs::write(&task, TASK.replace("steps = 40", "steps = 50")).unwrap();
     let output = ecrl(&["grid", &grid, "--out", &out]);

@@ -141,6 +141,11 @@ impl Call {
         lock::holder(&self.folder)
     }
 
+    /// Asks whoever waits for its runs to have them store what they have, and to end.
+    pub fn ask_waiter_to_end(&self) -> Result<(), ExperimentError> {
+        self.waiter().map_or(Ok(()), |waiter| waiter.ask_to_end().map_err(ExperimentError::Start))
+    }
+
     /// A file that an engine keeps of it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::ExperimentError;
 use super::call::Call;
 use super::local::Local;
+use super::ray::Ray;
 use super::slurm::Slurm;
 
 /// What a launcher says of a run that it was given.
@@ -30,8 +31,8 @@ pub trait Launcher {
     /// How many more runs it takes now.
     fn room(&self, call: &Call) -> usize;
 
-    /// Takes runs of the call, by their places in its grid, to be made as soon as may be.
-    fn start(&mut self, call: &Call, runs: &[usize]) -> Result<(), ExperimentError>;
+    /// Takes runs of the call, by their places in its grid and their names, to be made as soon as may be.
+    fn start(&mut self, call: &Call, runs: &[(usize, &str)]) -> Result<(), ExperimentError>;
 
     /// What is known of runs that it was given, by this process or an earlier one. An end may be told once, or
     /// as long as the engine remembers it.
@@ -51,27 +52,30 @@ pub trait Launcher {
 }
 
 /// The launchers there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Engine {
     /// Processes of this machine.
     Local,
     /// The cluster's queue.
     Slurm,
+    /// Ray, at an address as Ray takes it; without one, the one found there, or one begun for it.
+    Ray(String),
 }
 
 impl Engine {
     /// Its launcher; `program` is the `ecrl` command that makes runs, with arguments that come before all others.
-    pub fn launcher(self, program: Vec<OsString>) -> Box<dyn Launcher> {
+    pub fn launcher(&self, program: Vec<OsString>) -> Box<dyn Launcher> {
         match self {
             Self::Local => Box::new(Local::new(program)),
             Self::Slurm => Box::new(Slurm::new(program)),
+            Self::Ray(address) => Box::new(Ray::new(address.clone(), program)),
         }
     }
 
     /// Whether runs end when whoever asked for them does.
-    pub fn waits(self) -> bool {
-        self == Self::Local
+    pub fn waits(&self) -> bool {
+        *self != Self::Slurm
     }
 }
 
@@ -82,7 +86,28 @@ impl FromStr for Engine {
         match text {
             "local" => Ok(Self::Local),
             "slurm" => Ok(Self::Slurm),
-            _ => Err("expected local or slurm".into()),
+            "ray" => Ok(Self::Ray(String::new())),
+            address if address.starts_with("ray://") => Ok(Self::Ray(address.into())),
+            _ => Err("expected local, slurm, ray or ray://HOST:PORT".into()),
+        }
+    }
+}
+
+impl TryFrom<String> for Engine {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Engine> for String {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Local => "local".into(),
+            Engine::Slurm => "slurm".into(),
+            Engine::Ray(address) if address.is_empty() => "ray".into(),
+            Engine::Ray(address) => address,
         }
     }
 }
@@ -92,6 +117,7 @@ impl fmt::Display for Engine {
         f.write_str(match self {
             Self::Local => "this machine",
             Self::Slurm => "Slurm",
+            Self::Ray(_) => "Ray",
         })
     }
 }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::ExperimentError;
 use super::call::Call;
 use super::launch::{Launcher, Says};
+use crate::process;
 use crate::shell::quote;
 
 /// Processes of ours.
@@ -33,20 +33,8 @@ impl Local {
         // What it says before it has found its log.
         let log = File::options().create(true).append(true).open(call.file("start.txt"))?;
         command.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
-        // Out of reach of the terminal's Ctrl-C: a run that is asked twice to stop does so at once.
-        command.process_group(0);
-        let parent = std::process::id();
-        // SAFETY: between fork and exec, only two system calls that may be made there.
-        unsafe {
-            command.pre_exec(move || {
-                // If this process is killed, its runs store what they have and end.
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-                if libc::getppid() as u32 != parent {
-                    return Err(io::Error::other("the experiment was killed"));
-                }
-                Ok(())
-            });
-        }
+        // A run that is asked twice to stop does so at once; if this process is killed, its runs store what they have.
+        process::bound(&mut command);
         command.spawn()
     }
 }
@@ -56,8 +44,8 @@ impl Launcher for Local {
         call.asked.at_once.unwrap_or(usize::MAX).saturating_sub(self.running.len())
     }
 
-    fn start(&mut self, call: &Call, runs: &[usize]) -> Result<(), ExperimentError> {
-        for &run in runs {
+    fn start(&mut self, call: &Call, runs: &[(usize, &str)]) -> Result<(), ExperimentError> {
+        for &(run, _) in runs {
             let spawned = self.spawn(call, run);
             let child = spawned.map_err(|error| ExperimentError::Start(error.to_string()))?;
             self.running.push((run, child));
@@ -84,12 +72,7 @@ impl Launcher for Local {
             // SAFETY: the process is our child and has not been waited for, so the number is its own.
             unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         }
-        match call.waiter() {
-            Some(waiter) if self.running.is_empty() => {
-                waiter.ask_to_end().map_err(ExperimentError::Start)
-            }
-            _ => Ok(()),
-        }
+        if self.running.is_empty() { call.ask_waiter_to_end() } else { Ok(()) }
     }
 
     fn name(&self, _: &Call) -> Result<String, ExperimentError> {

@@ -20,6 +20,7 @@ use self::launch::{Launcher, Says};
 pub mod call;
 pub mod launch;
 mod local;
+mod ray;
 pub mod slurm;
 pub mod survey;
 
@@ -224,7 +225,7 @@ impl Experiment {
             }
             let name = &self.entries[at].job.name;
             let run = self.call.asked.runs[at];
-            self.entries[at].state = match self.launcher.start(&self.call, &[run]) {
+            self.entries[at].state = match self.launcher.start(&self.call, &[(run, name)]) {
                 Ok(()) => {
                     room -= 1;
                     self.begun.insert(at, Instant::now());
@@ -253,7 +254,8 @@ impl Experiment {
             let Entry { job, state, progress } = &mut self.entries[at];
             let path = self.call.out.join(&job.name);
             let Says::Ended(fault) = &says else {
-                *progress = read::progress(&path, job.config.steps);
+                let entry = judge(&self.call.out, job, Some(&says));
+                (*state, *progress) = (entry.state, entry.progress);
                 continue;
             };
             let Some(begun) = self.begun.remove(&at) else { continue };
@@ -298,9 +300,9 @@ fn judge(out: &Path, job: &Job, says: Option<&Says>) -> Entry {
         (_, Err(error @ RunError::Different { .. })) => State::Failed(error.to_string()),
         (says, _) => match (fs::read_to_string(path.join(FAILURE)), says) {
             (Ok(reason), _) => State::Failed(reason.trim().to_owned()),
-            (Err(_), Some(Says::Ended(Some(fault)))) => {
-                State::Failed(format!("{} ({fault})", last_words(out, &job.name)))
-            }
+            (Err(_), Some(Says::Ended(Some(fault)))) => State::Failed(
+                last_error(&call::log(out, &job.name)).unwrap_or_else(|| fault.clone()),
+            ),
             _ => State::Stopped,
         },
     };
@@ -314,11 +316,16 @@ pub fn note_failure(job: &Job, path: &Path, reason: &str) {
     }
 }
 
-/// The last line that a run printed.
-fn last_words(out: &Path, name: &str) -> String {
-    let text = fs::read_to_string(call::log(out, name)).unwrap_or_default();
-    let last = text.lines().rev().find(|line| !line.trim().is_empty());
-    last.unwrap_or("it said nothing").trim_start_matches("error: ").to_owned()
+/// What a log ends with, if that is an error.
+fn last_error(log: &Path) -> Option<String> {
+    Some(last_line(log)?.strip_prefix("error: ")?.to_owned())
+}
+
+/// The last line of a file that says something.
+fn last_line(path: &Path) -> Option<String> {
+    let text = String::from_utf8_lossy(&fs::read(path).ok()?).into_owned();
+    let last = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    Some(last.to_owned())
 }
 
 /// Why a run that is there is not the one asked for, nor can be made it by more steps.

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::ExperimentError;
 use super::call::Call;
 use super::launch::{Launcher, Says};
+use super::{ExperimentError, last_line};
 use crate::files;
 use crate::lock::TASK;
 use crate::shell::{printable, quote};
@@ -54,10 +54,11 @@ impl Launcher for Slurm {
         usize::MAX
     }
 
-    fn start(&mut self, call: &Call, runs: &[usize]) -> Result<(), ExperimentError> {
+    fn start(&mut self, call: &Call, runs: &[(usize, &str)]) -> Result<(), ExperimentError> {
+        let runs: Vec<usize> = runs.iter().map(|(run, _)| *run).collect();
         call.keep(SCRIPT, script(call, &self.program)?.as_bytes())?;
         let mut arrays = arrays(call)?;
-        for (first, runs) in pieces(runs, most()?) {
+        for (first, runs) in pieces(&runs, most()?) {
             let after = arrays.last().map(|array: &Array| array.job);
             let said = ask("sbatch", submission(call, first, &runs, after))?;
             // The number, and the cluster's name where there are several.
@@ -92,6 +93,16 @@ impl Launcher for Slurm {
             // It forgets a job a few minutes after its end.
             Err(error) if error.to_string().contains("Invalid job id") => {}
             Err(error) => return Err(error),
+        }
+        // What a task that failed said last, such as that it had no more memory.
+        for (run, says) in &mut said {
+            let Says::Ended(Some(fault)) = says else { continue };
+            let array = arrays.iter().rfind(|array| array.runs.contains(run));
+            let log = array
+                .map(|Array { job, first, .. }| call.file(&format!("{job}_{}.txt", run - first)));
+            if let Some(last) = log.and_then(|log| last_line(&log)) {
+                *fault += &format!(": {last}");
+            }
         }
         Ok(said)
     }
