@@ -40,6 +40,14 @@ class Place:
     def __new__(cls, kind: str, how: Any, description: str, count: int = 1) -> Place: ...
 
 @final
+class Player:
+    """Plays for a training elsewhere."""
+
+    def __new__(cls, made_of: bytes) -> Player: ...
+    def serve(self, request: bytes) -> bytes:
+        """Answers a request."""
+
+@final
 class Policy:
     """A policy: rows of numbers to rows of numbers."""
 

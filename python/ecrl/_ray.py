@@ -20,7 +20,11 @@ from ecrl import _ecrl
 # How often, in seconds, a run that is made where nobody else can read it is brought back.
 SYNC = 10.0
 
+# What the name of a file ends in as long as it is being written.
+PART = ".ecrl-part"
+
 Files = dict[str, bytes]
+Stamps = dict[str, tuple[int, int]]
 
 
 class CannotConnect(Exception):
@@ -33,8 +37,6 @@ def connect(address: str) -> Any:
         import ray
     except ImportError:
         raise CannotConnect(f"{sys.executable} has no package ray: pip install 'ray[client]'") from None
-    # What Ray warns of is of its next versions.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         ray.init(address=address or None, namespace="ecrl", log_to_driver=False, logging_level="error")
     except Exception as error:
@@ -48,33 +50,47 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
-def read_tree(folder: pathlib.Path) -> Files:
-    """All files of a run, by their paths from there, but for who writes to it. Logs come last: they may be longer than a
-    checkpoint says, and must not be shorter."""
-    files: Files = {}
+def read_tree(folder: pathlib.Path, known: Stamps) -> tuple[Files, Stamps]:
+    """The files of a run that are other than known, by their paths from there, and what all of them are now; without
+    who writes to it. Logs are read last: they may be longer than a checkpoint says, and must not be shorter."""
     checkpoint = folder / "checkpoint"
     while True:
         before = _manifests(checkpoint)
-        parts: Files = {}
-        for path in _within(checkpoint):
-            with contextlib.suppress(FileNotFoundError):
-                parts[str(path.relative_to(folder))] = path.read_bytes()
+        files, stamps = _read(folder, _within(checkpoint), known)
         if _manifests(checkpoint) == before:
             break
-    files.update(parts)
-    for path in _within(folder):
-        if path.parent != checkpoint and path.name != "run.lock":
-            with contextlib.suppress(FileNotFoundError):
-                files[str(path.relative_to(folder))] = path.read_bytes()
-    return files
+    others = [path for path in _within(folder) if path.parent != checkpoint and path.name != "run.lock"]
+    more, rest = _read(folder, others, known)
+    return files | more, stamps | rest
+
+
+def _read(folder: pathlib.Path, paths: list[pathlib.Path], known: Stamps) -> tuple[Files, Stamps]:
+    files: Files = {}
+    stamps: Stamps = {}
+    for path in paths:
+        name = str(path.relative_to(folder))
+        with contextlib.suppress(FileNotFoundError):
+            # Before it is read: what changes meanwhile is read again.
+            stamp = _stamp(path)
+            if known.get(name) != stamp:
+                files[name] = path.read_bytes()
+            stamps[name] = stamp
+    return files, stamps
+
+
+def _stamp(path: pathlib.Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def _within(folder: pathlib.Path) -> list[pathlib.Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and ".part" not in path.name)
+    """Its files, but for links and those that are being written."""
+    every = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sorted(path for path in every if not path.name.endswith(PART))
 
 
-def _manifests(checkpoint: pathlib.Path) -> Files:
-    return {path.name: path.read_bytes() for path in checkpoint.glob("*.json") if path.is_file()}
+def _manifests(checkpoint: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in checkpoint.glob("manifest-*"))
 
 
 class Runner:
@@ -86,17 +102,17 @@ class Runner:
         self.shared = _text(folder / "ray.token") == call["token"]
         self.out = pathlib.Path(call["out"])
         grid = folder / "grid.toml"
-        self.sent: dict[str, bytes] = {}
+        self.sent: Stamps = {}
         self.synced = 0.0
         if not self.shared:
             self.out = pathlib.Path(tempfile.mkdtemp(prefix="ecrl-ray-"))
             grid = self.out / "grid.toml"
             grid.write_text(call["grid"])
-            self.sent = dict(files or {})
-            for path, data in self.sent.items():
+            for path, data in (files or {}).items():
                 target = self.out / name / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
+                self.sent[path] = _stamp(target)
         words = [sys.executable, "-m", "ecrl", "grid", "run", grid, "--out", self.out]
         words += ["--threads", str(call["threads"]), "--log", "--index", str(index)]
         self.said = tempfile.TemporaryFile()
@@ -124,12 +140,11 @@ class Runner:
             told["fault"] = f"{lines[-1].removeprefix('error: ')} ({how})" if lines else how
         if not self.shared and (code is not None or time.monotonic() - self.synced > SYNC):
             self.synced = time.monotonic()
-            files = read_tree(self.out / self.name)
-            told["files"] = {path: data for path, data in files.items() if self.sent.get(path) != data}
-            told["gone"] = [path for path in self.sent if path not in files]
+            told["files"], stamps = read_tree(self.out / self.name, self.sent)
+            told["gone"] = [path for path in self.sent if path not in stamps]
             told["log"] = _bytes(self.out / "logs" / f"{self.name}.txt")
             told["lock"] = _bytes(self.out / self.name / "run.lock")
-            self.sent = files
+            self.sent = stamps
         if code is not None and not self.shared:
             shutil.rmtree(self.out, ignore_errors=True)
         return told
@@ -148,3 +163,14 @@ def _bytes(path: pathlib.Path) -> bytes | None:
     with contextlib.suppress(OSError):
         return path.read_bytes()
     return None
+
+
+class Player:
+    """Plays episodes for a training that is elsewhere."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.player = _ecrl.Player(payload)
+
+    def serve(self, request: bytes) -> bytes:
+        """Answers a request; nothing asks for nothing, and tells that it is ready."""
+        return self.player.serve(request) if request else b""

@@ -22,6 +22,7 @@ mod tasks;
 mod text;
 mod train;
 mod video;
+mod workers;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write as _};
@@ -35,6 +36,7 @@ pub use live::View;
 pub use progress::Progress;
 pub use stop::Stop;
 pub use tasks::tasks_json;
+pub use workers::player;
 
 /// Trains robot policies that earn reward and keep their constraints.
 #[derive(Parser)]
@@ -135,8 +137,8 @@ fn run(command: Command, program: Option<Vec<OsString>>) -> Result<(), Failure> 
     let program = program.map_or_else(itself, Ok);
     let mut output = BufWriter::new(io::stdout());
     match command {
-        Command::Train(args) => train::train(args, &mut output)?,
-        Command::Resume(args) => train::resume(args, &mut output)?,
+        Command::Train(args) => train::train(args, program?, &mut output)?,
+        Command::Resume(args) => train::resume(args, program?, &mut output)?,
         Command::Eval(args) => eval::eval(args, &mut output)?,
         Command::Play(args) => play::play(args, &mut output)?,
         Command::Export(args) => export::export(args, &mut output)?,

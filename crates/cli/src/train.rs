@@ -1,11 +1,12 @@
 //! `ecrl train` and `ecrl resume`.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use ecrl::config::{Config, Layers};
-use robots::own;
+use robots::{AnyTask, own};
 use runs::driver::{Options, Run};
 use runs::grid::USUAL;
 use runs::policy::Policy;
@@ -18,6 +19,7 @@ use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::text::count;
 use crate::threads;
+use crate::workers::{Stages, Workers};
 
 #[derive(Args)]
 pub struct TrainArgs {
@@ -83,6 +85,13 @@ struct DriveArgs {
     /// Print nothing but errors
     #[arg(long)]
     quiet: bool,
+    /// Have episodes played by actors of a Ray cluster: ray, for the one found here, or ray://HOST:PORT (with Python's
+    /// packages ecrl and ray); the result does not depend on it
+    #[arg(long, value_name = "RAY")]
+    workers: Option<Workers>,
+    /// How many actors play [default: one for every processor of the cluster]
+    #[arg(long, value_name = "N", requires = "workers", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    players: Option<u16>,
 }
 
 #[derive(Args)]
@@ -113,9 +122,19 @@ impl DriveArgs {
         let threads = threads(self.threads);
         Ok(Options { threads, checkpoint_every, force, ..Options::default() })
     }
+
+    /// Where a task is played.
+    fn stages(&self, task: AnyTask, program: Vec<OsString>) -> Stages {
+        let (workers, players) = (self.workers.clone(), self.players.map(usize::from));
+        Stages { task, workers, players, program }
+    }
 }
 
-pub fn train(args: TrainArgs, output: &mut (impl Write + Send)) -> Result<(), Failure> {
+pub fn train(
+    args: TrainArgs,
+    program: Vec<OsString>,
+    output: &mut (impl Write + Send),
+) -> Result<(), Failure> {
     let mut config = config(&args)?;
     // A task that is given is not the file's, whatever that one was.
     let file = args.config.as_deref().filter(|_| args.task.is_none());
@@ -129,11 +148,15 @@ pub fn train(args: TrainArgs, output: &mut (impl Write + Send)) -> Result<(), Fa
     });
     options.task = environment::copy(&task, &source);
     let stop = Stop::install()?;
-    let run = Run::create(config, &out, &options, environment::make(task))?;
+    let run = Run::create(config, &out, &options, args.drive.stages(task, program))?;
     drive(run, &args.drive, stop, output)
 }
 
-pub fn resume(args: ResumeArgs, output: &mut (impl Write + Send)) -> Result<(), Failure> {
+pub fn resume(
+    args: ResumeArgs,
+    program: Vec<OsString>,
+    output: &mut (impl Write + Send),
+) -> Result<(), Failure> {
     let mut options = args.drive.options(false)?;
     options.set = args.set;
     let task = environment::of_run(&args.run, &read::config(&args.run)?)?;
@@ -147,7 +170,7 @@ pub fn resume(args: ResumeArgs, output: &mut (impl Write + Send)) -> Result<(), 
     let steps = args.steps.as_deref().map(count).transpose()?;
     let stop = Stop::install()?;
     let changed = environment::changed(&args.run);
-    let make = environment::make(task);
+    let make = args.drive.stages(task, program);
     let run = Run::resume(&args.run, steps.map(|steps| steps as u64), &options, make)?;
     if let Some(changed) = changed {
         let _ = writeln!(std::io::stderr(), "warning: {changed}");

@@ -7,6 +7,7 @@ mod here;
 mod interrupt;
 mod lanes;
 mod place;
+mod player;
 mod policy;
 mod robots;
 mod train;
@@ -107,6 +108,7 @@ fn _ecrl(module: &Bound<PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("EnvError", module.py().get_type::<place::EnvError>())?;
     module.add_class::<place::Place>()?;
+    module.add_class::<player::Player>()?;
     module.add_class::<policy::Policy>()?;
     module.add_class::<robots::Robots>()?;
     module.add_function(wrap_pyfunction!(command, module)?)?;

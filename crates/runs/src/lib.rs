@@ -22,6 +22,7 @@ pub mod interface;
 pub mod lock;
 pub mod output;
 pub mod paper;
+pub mod players;
 pub mod policy;
 pub mod process;
 mod protobuf;

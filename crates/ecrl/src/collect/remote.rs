@@ -20,7 +20,69 @@ use super::stage::Stage;
 pub trait Link: Send {
     /// Sends a request and waits for its reply; where there is none, says why.
     fn call(&mut self, request: &[u8]) -> Result<Vec<u8>, String>;
+
+    /// Whether somebody new can be put at the other end.
+    fn renews(&self) -> bool {
+        false
+    }
+
+    /// Puts somebody new there, who knows nothing of what was played.
+    fn again(&mut self) -> Result<(), String> {
+        Err("nobody else is there".into())
+    }
 }
+
+/// How often somebody new is put at the end of a line before a request is given up.
+const TRIES: usize = 3;
+
+/// A line that survives whoever is at its other end, if it can be renewed: what was asked of one that is lost is asked
+/// of the next, who begins where the running environments were.
+struct Line {
+    link: Box<dyn Link>,
+    /// The running environments after the last request, where that may be needed.
+    kept: Option<Vec<Stored>>,
+}
+
+impl Line {
+    fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, String> {
+        let mut tries = 0;
+        loop {
+            match self.once(request) {
+                Ok(reply) => return decoded(&reply).ok_or_else(|| UNREADABLE.into()),
+                Err(error) => {
+                    tries += 1;
+                    if tries > TRIES || !self.renew() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn once(&mut self, request: &Request) -> Result<Vec<u8>, String> {
+        let reply = self.link.call(&encoded(request))?;
+        if self.link.renews() {
+            match request {
+                Request::GoOn { .. } => {
+                    let kept = decoded(&self.link.call(&encoded(&Request::Capture))?);
+                    self.kept = Some(kept.ok_or(UNREADABLE)?);
+                }
+                Request::Restore(stored) => self.kept = Some(stored.clone()),
+                Request::Play { .. } | Request::Capture => {}
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Whether somebody new has begun where the one before was.
+    fn renew(&mut self) -> bool {
+        let begun = self.link.renews() && self.link.again().is_ok();
+        let restore = self.kept.clone().map(|kept| encoded(&Request::Restore(kept)));
+        begun && restore.is_none_or(|request| self.link.call(&request).is_ok())
+    }
+}
+
+const UNREADABLE: &str = "its reply cannot be read";
 
 #[derive(Serialize, Deserialize)]
 enum Request {
@@ -82,7 +144,7 @@ pub fn share(link: usize, links: usize, running: usize) -> impl Iterator<Item = 
 /// [`share`] says.
 pub struct Remote {
     spec: EnvSpec,
-    links: Vec<Mutex<Box<dyn Link>>>,
+    links: Vec<Mutex<Line>>,
     running: usize,
 }
 
@@ -90,7 +152,8 @@ impl Remote {
     /// Plays at the other ends of these lines, of which there must be one at least.
     pub fn new(spec: EnvSpec, links: Vec<Box<dyn Link>>, running: usize) -> Self {
         assert!(!links.is_empty(), "a line to somebody who plays");
-        Self { spec, links: links.into_iter().map(Mutex::new).collect(), running }
+        let line = |link| Mutex::new(Line { link, kept: None });
+        Self { spec, links: links.into_iter().map(line).collect(), running }
     }
 
     /// Asks at every line, with the numbers of the environments that run there; what comes back is
@@ -189,10 +252,8 @@ impl Stage for Remote {
     }
 }
 
-fn ask<T: DeserializeOwned>(link: &Mutex<Box<dyn Link>>, request: &Request) -> Result<T, String> {
-    let mut link = link.lock().map_err(|_| "an earlier request has failed")?;
-    let reply = link.call(&encoded(request))?;
-    decoded(&reply).ok_or_else(|| "its reply cannot be read".into())
+fn ask<T: DeserializeOwned>(line: &Mutex<Line>, request: &Request) -> Result<T, String> {
+    line.lock().map_err(|_| "an earlier request has failed")?.ask(request)
 }
 
 fn encoded(value: &impl Serialize) -> Vec<u8> {
@@ -276,16 +337,27 @@ mod tests {
     use super::super::stage::Threads;
     use super::*;
 
-    /// A line to a stage in this process, which is cut after some calls.
+    /// A line to a stage in this process, which is cut after some calls; perhaps another can be made.
     struct Here {
         stage: Threads,
         calls: usize,
+        anew: Option<Box<dyn Fn() -> Threads + Send>>,
     }
 
     impl Link for Here {
         fn call(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
             self.calls = self.calls.checked_sub(1).ok_or("cut")?;
             serve(&mut self.stage, request).ok_or_else(|| "what?".into())
+        }
+
+        fn renews(&self) -> bool {
+            self.anew.is_some()
+        }
+
+        fn again(&mut self) -> Result<(), String> {
+            self.stage = self.anew.as_ref().ok_or("nobody")?();
+            self.calls = 5;
+            Ok(())
         }
     }
 
@@ -299,7 +371,7 @@ mod tests {
     fn remote(links: usize, running: usize, calls: usize) -> Remote {
         let link = |i| {
             let stage = threads(&share(i, links, running).collect::<Vec<_>>());
-            Box::new(Here { stage, calls }) as Box<dyn Link>
+            Box::new(Here { stage, calls, anew: None }) as Box<dyn Link>
         };
         Remote::new(threads(&[]).spec().clone(), (0..links).map(link).collect(), running)
     }
@@ -334,6 +406,37 @@ mod tests {
             // Back to where they were.
             assert_eq!(there.restore(&between), Ok(vec![]));
             assert_eq!(untimed(there.go_on(&order(2))), second);
+        }
+    }
+
+    #[test]
+    fn whoever_is_lost_is_followed_by_one_who_plays_the_same() {
+        let actors = [actor(7), actor(8)];
+        let tickets: Vec<Ticket> =
+            (0..5).map(|i| Ticket { actor: &actors[0], key: [1, 2, 3, i] }).collect();
+        let played = |stage: &mut dyn Stage| {
+            let mut all = Vec::new();
+            for generation in 0..12 {
+                let key = [1, 2, generation];
+                let order = Order { actors: &actors, steps: 70, costs: 1, key };
+                let mut segments = stage.go_on(&order);
+                segments.iter_mut().for_each(|segment| segment.times = Default::default());
+                let episodes = stage.play(&tickets, Choice::Sample);
+                assert!(episodes.iter().all(|rollout| rollout.fault.is_none()));
+                let episodes: Vec<_> = episodes.into_iter().map(|rollout| rollout.obs).collect();
+                all.push((segments, episodes, stage.capture().unwrap()));
+            }
+            all
+        };
+        let expected = played(&mut threads(&[0, 1, 2]));
+        // Lost at every kind of request, before the first one, too.
+        for calls in 0..6 {
+            let link = |i| {
+                let anew = move || threads(&share(i, 2, 3).collect::<Vec<_>>());
+                Box::new(Here { stage: anew(), calls, anew: Some(Box::new(anew)) }) as Box<dyn Link>
+            };
+            let mut there = Remote::new(threads(&[]).spec().clone(), vec![link(0), link(1)], 3);
+            assert!(played(&mut there) == expected, "{calls}");
         }
     }
 

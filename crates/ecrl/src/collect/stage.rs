@@ -106,7 +106,7 @@ impl Threads {
     }
 
     /// The same, with numbers for the running environments.
-    pub(super) fn numbered(
+    pub fn numbered(
         envs: Vec<Box<dyn Env>>,
         running: Vec<(Box<dyn Env>, u64)>,
         pool: Arc<ThreadPool>,

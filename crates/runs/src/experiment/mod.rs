@@ -151,8 +151,8 @@ pub struct Experiment {
     launcher: Box<dyn Launcher>,
     /// By its place in the grid, which entry a run is.
     places: HashMap<usize, usize>,
-    /// When the runs under way were handed over.
-    begun: HashMap<usize, Instant>,
+    /// The entries that were handed over, and when each was begun.
+    begun: HashMap<usize, Option<Instant>>,
 }
 
 impl Experiment {
@@ -225,24 +225,14 @@ impl Experiment {
             }
             let name = &self.entries[at].job.name;
             let run = self.call.asked.runs[at];
-            self.entries[at].state = match self.launcher.start(&self.call, &[(run, name)]) {
-                Ok(()) => {
-                    room -= 1;
-                    self.begun.insert(at, Instant::now());
-                    let again = entry.progress.steps > 0;
-                    observer.event(&if again {
-                        Event::Resumed(name)
-                    } else {
-                        Event::Started(name)
-                    });
-                    State::Running(String::new())
-                }
-                Err(error) => {
-                    let reason = error.to_string();
-                    observer.event(&Event::Failed(name, &reason));
-                    State::Failed(reason)
-                }
-            };
+            if let Err(error) = self.launcher.start(&self.call, &[(run, name)]) {
+                let reason = error.to_string();
+                observer.event(&Event::Failed(name, &reason));
+                self.entries[at].state = State::Failed(reason);
+                continue;
+            }
+            room -= 1;
+            self.begun.insert(at, None);
         }
         Ok(())
     }
@@ -251,14 +241,24 @@ impl Experiment {
     fn collect(&mut self, stop: bool, observer: &mut dyn Observer) -> Result<(), ExperimentError> {
         for (run, says) in self.launcher.look(&self.call)? {
             let Some(&at) = self.places.get(&run) else { continue };
+            let Some(begun) = self.begun.get_mut(&at) else { continue };
             let Entry { job, state, progress } = &mut self.entries[at];
             let path = self.call.out.join(&job.name);
+            let idle = matches!(says, Says::Waiting(_)) || (stop && matches!(says, Says::Ended(_)));
+            if begun.is_none() && !idle {
+                *begun = Some(Instant::now());
+                let again = progress.steps > 0;
+                observer.event(&match again {
+                    true => Event::Resumed(&job.name),
+                    false => Event::Started(&job.name),
+                });
+            }
             let Says::Ended(fault) = &says else {
                 let entry = judge(&self.call.out, job, Some(&says));
                 (*state, *progress) = (entry.state, entry.progress);
                 continue;
             };
-            let Some(begun) = self.begun.remove(&at) else { continue };
+            let begun = self.begun.remove(&at).flatten().unwrap_or_else(Instant::now);
             let entry = judge(&self.call.out, job, Some(&says));
             *progress = entry.progress;
             *state = match entry.state {
