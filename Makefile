@@ -3,7 +3,7 @@
 root := $(shell dirname "$$(readlink -f '$(lastword $(MAKEFILE_LIST))')")/
 cargo := cd '$(root)' && cargo
 
-.PHONY: test chaos fuzz browser onnx setup fixtures docs python examples peers
+.PHONY: test chaos fuzz browser onnx setup fixtures docs python examples peers slurm ray
 
 # Everything that must hold before a change lands.
 test: setup
@@ -88,6 +88,21 @@ browser: setup
 	  name=$$(basename $$task .toml) && ./ecrl train $$task --algo ppo --steps 4096 --quiet --force --out target/browser/$$name && \
 	  ./ecrl play target/browser/$$name --html target/browser/$$name.html || exit 1; done
 	cd '$(root)' && target/browser/bin/python tools/browser_test.py target/browser/runs/report/index.html target/browser/runs/*.html target/browser/*.html
+
+# Grids on a real Slurm with two nodes on this machine, against local ones; ten minutes, mostly waiting. PARTS="overhead
+# scale" measures instead.
+slurm: setup
+	@command -v slurmctld slurmd sbatch munged >/dev/null || (apt-get update -qq && apt-get install -y -qq slurmctld slurmd slurm-client munge) || \
+	  { echo "error: Slurm is missing: apt-get install slurmctld slurmd slurm-client munge" >&2; exit 1; }
+	$(cargo) build --release --locked -p cli
+	cd '$(root)' && python3 tools/slurm_test.py $(PARTS)
+
+# The same on a real Ray with three nodes on this machine; PARTS=cost measures instead.
+ray: setup
+	cd '$(root)' && python3 -m venv target/ray && target/ray/bin/pip install --quiet --disable-pip-version-check 'maturin>=1.9.4,<2' 'ray[client]==2.60.0' 'gymnasium[mujoco]==1.4.0' mujoco==3.17.0 cloudpickle
+	cd '$(root)' && rm -rf target/wheels && target/ray/bin/maturin build --release --locked --quiet
+	cd '$(root)' && target/ray/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
+	cd '$(root)' && target/ray/bin/python tools/ray_test.py $(PARTS)
 
 # An exported policy, run by ONNX Runtime in the real Gymnasium, against ours.
 onnx: setup

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import os
 import pathlib
 import shutil
@@ -34,7 +35,7 @@ class CannotConnect(Exception):
 def connect(address: str) -> Any:
     """Ray's module, connected with the cluster at an address: `ray://HOST:PORT`, or the one found here."""
     try:
-        import ray
+        ray: Any = importlib.import_module("ray")
     except ImportError:
         raise CannotConnect(f"{sys.executable} has no package ray: pip install 'ray[client]'") from None
     try:
@@ -113,7 +114,7 @@ class Runner:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
                 self.sent[path] = _stamp(target)
-        words = [sys.executable, "-m", "ecrl", "grid", "run", grid, "--out", self.out]
+        words = [sys.executable, "-m", "ecrl", "grid", "run", str(grid), "--out", str(self.out)]
         words += ["--threads", str(call["threads"]), "--log", "--index", str(index)]
         self.said = tempfile.TemporaryFile()
         origin = pathlib.Path(call["from"])

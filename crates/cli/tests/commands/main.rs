@@ -1,5 +1,6 @@
 //! The commands as a user types them.
 
+mod cluster;
 mod common;
 
 mod bench;
