@@ -67,13 +67,16 @@ def report(runs: Path | Run | list[Path | Run], out: Path = "report", band: Lite
     return pathlib.Path(out) / "index.html"
 
 
-def grid(file: Path, out: Path | None = None, *, jobs: int | None = None, threads: int | None = None) -> list[Run]:
+def grid(
+    file: Path, out: Path | None = None, *, on: str = "local", jobs: int | None = None, threads: int | None = None
+) -> list[Run]:
     """Runs a grid of robots, algorithms and seeds, as `ecrl grid` does; returns its runs.
 
-    Started again, it goes on with what is unfinished.
+    on: this machine, or `ray`, `ray://HOST:PORT` or `slurm`, which returns before there are any. Started again, it goes on
+    with what is unfinished.
     """
     out = pathlib.Path("experiments", pathlib.Path(file).stem) if out is None else pathlib.Path(out)
-    arguments = ["grid", os.fspath(file), "--out", str(out)]
+    arguments = ["grid", os.fspath(file), "--out", str(out), "--on", on]
     for name, number in (("--jobs", jobs), ("--threads", threads)):
         arguments += [] if number is None else [name, str(number)]
     command(*arguments, show=True)

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use report::axis::short;
+use report::line::Line;
 use report::runs::{Face, Metric, Run, Subject};
 use runs::shell::printable;
 
 use crate::failure::Failure;
-use crate::list::{Line, pair};
+use crate::list::pair;
 use crate::plot::plot;
 use crate::standing::columns;
 use crate::text::duration;

@@ -10,6 +10,7 @@ mod failure;
 mod grid;
 mod list;
 mod live;
+mod live_page;
 mod play;
 mod plot;
 mod policies;
@@ -91,6 +92,8 @@ enum Command {
     Paper(grid::PaperArgs),
     /// Make curves, a table and statistics of runs: one page, and files for a paper
     Report(report::ReportArgs),
+    /// Watch runs in a browser as they grow: curves, constraints, populations, and the robot itself
+    Live(live_page::LiveArgs),
     /// Print a script that completes commands in a shell
     ///
     /// For bash, say: ecrl completions bash > ~/.local/share/bash-completion/completions/ecrl
@@ -153,6 +156,7 @@ fn run(command: Command, program: Option<Vec<OsString>>) -> Result<(), Failure> 
             clap_complete::generate(shell, &mut Cli::command(), "ecrl", &mut output);
         }
         Command::Man => manual(&mut output)?,
+        Command::Live(args) => live_page::live(args, &mut output)?,
         Command::Report(args) => report::report(args, &mut output)?,
         Command::Bench { what } => bench::bench(what, &mut output)?,
     }

@@ -3,15 +3,10 @@
 use std::cmp::Ordering;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
-use ecrl::metrics::{
-    BEST_COST, BEST_REWARD, BEST_SAMPLED_COST, BEST_SAMPLED_REWARD, LEARNER_COST, LEARNER_REWARD,
-    Metric, SAMPLED_COST, SAMPLED_REWARD,
-};
 use report::axis::short;
-use report::runs::{Run, RunState};
+use report::line::Line;
 use runs::shell::printable;
 use serde_json::json;
 
@@ -52,120 +47,32 @@ enum Sort {
     Age,
 }
 
-/// What the table says of a run.
-pub struct Line {
-    run: String,
-    pub task: String,
-    pub algorithm: String,
-    seed: u64,
-    pub steps: u64,
-    pub of: u64,
-    /// Whose figures these are: the best policy, which was tested again, or the learner in its last test.
-    pub policy: &'static str,
-    /// With the mean action and with sampled ones.
-    pub reward: Option<[f64; 2]>,
-    /// Each constraint with its J_C both ways, and whether both keep it.
-    pub costs: Vec<(String, [f64; 2], bool)>,
-    pub state: &'static str,
-    reason: Option<String>,
-    seconds_ago: f64,
+/// The cells of a run's row, but for the constraints.
+fn cells(line: &Line) -> Vec<String> {
+    let steps = match line.steps >= line.of {
+        true => short(line.steps as f64),
+        false => format!("{} of {}", short(line.steps as f64), short(line.of as f64)),
+    };
+    let reward = match line.reward {
+        None => "-".into(),
+        Some(both) => pair(both) + if line.policy == "last" { " last" } else { "" },
+    };
+    let text = [&line.run, &line.task, &line.algorithm].map(|text| printable(text));
+    [text.to_vec(), vec![steps, reward]].concat()
 }
 
-impl Line {
-    pub fn of(run: &Run) -> Self {
-        let find = |rewards: [&'static Metric<f64>; 2], costs: [&'static Metric<Vec<f64>>; 2]| {
-            run.generations.iter().rev().find_map(|g| {
-                let [mean, sampled] = rewards.map(|metric| g.get(metric));
-                let [mean_cost, sampled_cost] = costs.map(|metric| g.get(metric));
-                Some(([mean?, sampled?], [mean_cost?, sampled_cost?]))
-            })
-        };
-        let best = find([&BEST_REWARD, &BEST_SAMPLED_REWARD], [&BEST_COST, &BEST_SAMPLED_COST]);
-        let policy = if best.is_some() { "best" } else { "last" };
-        let last = || find([&LEARNER_REWARD, &SAMPLED_REWARD], [&LEARNER_COST, &SAMPLED_COST]);
-        let found = best.or_else(last);
-        let costs = found.iter().flat_map(|(_, [mean, sampled])| {
-            let values = mean.iter().zip(sampled).map(|(mean, sampled)| [*mean, *sampled]);
-            run.constraints.iter().zip(values).map(|(c, values)| {
-                let kept = values.iter().all(|value| c.is_kept_by(*value));
-                (c.to_string(), values, kept)
-            })
-        });
-        let (state, reason) = match &run.state {
-            RunState::Finished => ("finished", None),
-            RunState::Going => ("going", None),
-            RunState::Unfinished => ("stopped", None),
-            RunState::Failed(reason) => ("failed", Some(reason.clone())),
-        };
-        let metadata = run.path.join("metrics.jsonl").metadata();
-        let modified = metadata.and_then(|found| found.modified()).ok();
-        let ago = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
-        Self {
-            run: run.path.display().to_string(),
-            task: run.config.task.clone(),
-            algorithm: run.kind.clone(),
-            seed: run.config.seed,
-            steps: run.steps(),
-            of: run.config.steps,
-            policy,
-            costs: costs.collect(),
-            reward: found.map(|(reward, _)| reward),
-            state,
-            reason,
-            seconds_ago: ago.map_or(0.0, |ago| ago.as_secs_f64()),
-        }
-    }
+fn constraints(line: &Line) -> String {
+    let one = |(name, values, kept): &(String, [f64; 2], bool)| {
+        let word = if *kept { "kept" } else { "broken" };
+        format!("{}: {} {word}", printable(name), pair(*values))
+    };
+    line.costs.iter().map(one).collect::<Vec<_>>().join("  ")
+}
 
-    fn is_feasible(&self) -> bool {
-        self.reward.is_some() && self.costs.iter().all(|(_, _, kept)| *kept)
-    }
-
-    fn json(&self) -> serde_json::Value {
-        let constraint = |(constraint, [mean, sampled], kept): &(String, [f64; 2], bool)| json!({"constraint": constraint, "mean": mean, "sampled": sampled, "kept": kept});
-        json!({
-            "run": self.run,
-            "task": self.task,
-            "algorithm": self.algorithm,
-            "seed": self.seed,
-            "steps": self.steps,
-            "of": self.of,
-            "policy": self.policy,
-            "reward": self.reward.map(|[mean, _]| mean),
-            "sampled_reward": self.reward.map(|[_, sampled]| sampled),
-            "constraints": self.costs.iter().map(constraint).collect::<Vec<_>>(),
-            "state": self.state,
-            "reason": self.reason,
-            "seconds_ago": self.seconds_ago,
-        })
-    }
-
-    /// The cells of its row, but for the constraints.
-    fn cells(&self) -> Vec<String> {
-        let steps = match self.steps >= self.of {
-            true => short(self.steps as f64),
-            false => format!("{} of {}", short(self.steps as f64), short(self.of as f64)),
-        };
-        let reward = match self.reward {
-            None => "-".into(),
-            Some(both) => pair(both) + if self.policy == "last" { " last" } else { "" },
-        };
-        let text = [&self.run, &self.task, &self.algorithm].map(|text| printable(text));
-        [text.to_vec(), vec![steps, reward]].concat()
-    }
-
-    fn constraints(&self) -> String {
-        let one = |(name, values, kept): &(String, [f64; 2], bool)| {
-            let word = if *kept { "kept" } else { "broken" };
-            format!("{}: {} {word}", printable(name), pair(*values))
-        };
-        self.costs.iter().map(one).collect::<Vec<_>>().join("  ")
-    }
-
-    fn state(&self) -> String {
-        match &self.reason {
-            None => self.state.into(),
-            Some(reason) => format!("{}: {}", self.state, printable(reason)),
-        }
+fn state(line: &Line) -> String {
+    match &line.reason {
+        None => line.state.into(),
+        Some(reason) => format!("{}: {}", line.state, printable(reason)),
     }
 }
 
@@ -232,7 +139,7 @@ fn shorten(lines: &mut [Line], folders: &[PathBuf]) {
 fn table(lines: &[Line], width: Option<usize>) -> Vec<String> {
     let head = ["run", "task", "algorithm", "steps", "return"].map(str::to_owned).to_vec();
     let whole = |line: &Line| {
-        [line.cells(), vec![line.constraints(), line.state(), age(line.seconds_ago)]].concat()
+        [cells(line), vec![constraints(line), state(line), age(line.seconds_ago)]].concat()
     };
     let names = ["constraints", "state", "age"].map(str::to_owned);
     let rows = [[head.clone(), names.to_vec()].concat()].into_iter().chain(lines.iter().map(whole));
@@ -248,9 +155,9 @@ fn table(lines: &[Line], width: Option<usize>) -> Vec<String> {
     let head = [head, vec!["state".into(), "age".into()]].concat();
     let rows = lines
         .iter()
-        .map(|line| order([line.cells(), vec![line.state(), age(line.seconds_ago)]].concat()));
+        .map(|line| order([cells(line), vec![state(line), age(line.seconds_ago)]].concat()));
     let rows = columns(&[order(head)].into_iter().chain(rows).collect::<Vec<_>>());
-    let below = [String::new()].into_iter().chain(lines.iter().map(Line::constraints));
+    let below = [String::new()].into_iter().chain(lines.iter().map(constraints));
     let both = rows.into_iter().zip(below).flat_map(|(row, below)| match below.is_empty() {
         true => vec![row],
         false => vec![row, format!("    {below}")],

@@ -64,6 +64,14 @@ impl Which {
     }
 }
 
+/// The best policy of a run, and its robot.
+pub fn best_of(run: &Path) -> Result<(Box<dyn Body>, Policy), Failure> {
+    let config = read::config(run)?;
+    let robot = environment::robot(&environment::of_run(run, &config)?, &config.constraints)?;
+    let policy = Policy::load(&run.join(directory::BEST), robot.spec())?;
+    Ok((robot, policy))
+}
+
 impl PolicyArgs {
     /// The file.
     fn path(&self) -> Result<PathBuf, Failure> {

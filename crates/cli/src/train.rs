@@ -15,6 +15,7 @@ use runs::read;
 use crate::environment;
 use crate::failure::Failure;
 use crate::live::View;
+use crate::live_page::Beside;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::text::count;
@@ -85,6 +86,9 @@ struct DriveArgs {
     /// Print nothing but errors
     #[arg(long)]
     quiet: bool,
+    /// Show it and the runs beside it on a page in a browser, as `ecrl live` does, until it ends
+    #[arg(long)]
+    live: bool,
     /// Have episodes played by actors of a Ray cluster: ray, for the one found here, or ray://HOST:PORT (with Python's
     /// packages ecrl and ray); the result does not depend on it
     #[arg(long, value_name = "RAY")]
@@ -191,6 +195,7 @@ fn drive(
     stop: Stop,
     output: &mut (impl Write + Send),
 ) -> Result<(), Failure> {
+    let _page = args.live.then(|| Beside::of(run.path(), output)).transpose()?;
     let mut progress = Progress::new(&run, View::of_stdout(args.quiet), stop.clone(), output);
     let trained = run.train(&mut progress);
     progress.finish(&mut run, stop.asked() || trained.is_err(), true);

@@ -6,6 +6,8 @@ mod claims;
 mod csv;
 pub mod curves;
 pub mod figure;
+pub mod line;
+pub mod live;
 mod notes;
 mod page;
 mod paint;

@@ -1,15 +1,5 @@
-"use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const shown = new Set(data.algorithms);
-// The rule of the figures: see axis.rs.
-const number = (x) => {
-  const a = Math.abs(x);
-  if (a > 0 && a < 1e-3) return x.toExponential(1);
-  const [scaled, unit] = a >= 999950 ? [x / 1e6, "M"] : a >= 9999.5 ? [x / 1e3, "k"] : [x, ""];
-  const before = Math.floor(Math.log10(Math.max(1, Math.abs(scaled)))) + 1;
-  const text = scaled.toFixed(Math.abs(scaled) < 0.1 ? 4 : Math.max(0, 4 - before));
-  return (text.includes(".") ? text.replace(/\.?0+$/, "") : text) + unit;
-};
 
 // An algorithm is off or on everywhere: curves and rows.
 for (const box of document.querySelectorAll("input[data-toggle]")) {

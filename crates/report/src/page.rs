@@ -34,7 +34,8 @@ pub fn page(report: &Report, styles: &BTreeMap<String, Style>) -> String {
     });
     // Within a script element, only this would end it.
     let data = data.to_string().replace("</", "<\\/");
-    let (css, js) = (include_str!("page.css"), include_str!("page.js"));
+    let (css, js) =
+        (include_str!("page.css"), concat!(include_str!("plot.js"), include_str!("page.js")));
     let font = paint::font_face();
     let mut notes = String::new();
     for note in &report.notes {

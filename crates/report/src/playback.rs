@@ -158,6 +158,7 @@ impl Playback {
         let told = escape(&format!("{chosen}: {}", self.told()));
         let css = include_str!("playback.css");
         let js = concat!(
+            include_str!("plot.js"),
             include_str!("scene.js"),
             include_str!("charts.js"),
             include_str!("playback.js")

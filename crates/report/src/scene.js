@@ -1,4 +1,3 @@
-"use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const raw = atob(document.getElementById("poses").textContent);
 const poses = new Float32Array(Uint8Array.from(raw, (c) => c.charCodeAt(0)).buffer);

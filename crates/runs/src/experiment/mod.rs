@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::directory::{FAILURE, RunError};
+use crate::directory::{CONFIG, FAILURE, RunError};
 use crate::grid::{GridError, Job};
 use crate::read::Progress;
 use crate::{files, lock, read};
@@ -330,6 +330,10 @@ fn last_line(path: &Path) -> Option<String> {
 
 /// Why a run that is there is not the one asked for, nor can be made it by more steps.
 pub fn misfit(job: &Job, path: &Path) -> Result<(), RunError> {
+    // Most often it is just that, and nothing needs to be understood: of thousands of runs that is what takes the time.
+    if files::read_text(&path.join(CONFIG)).is_ok_and(|text| text == job.config.to_toml()) {
+        return Ok(());
+    }
     let there = read::config(path)?;
     let (asked, steps) = (job.config.steps, there.steps);
     let mut differences = job.config.differences(&there);
