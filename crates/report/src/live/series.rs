@@ -91,3 +91,44 @@ impl Series {
         told
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn columns_grow_are_thinned_and_keep_their_last_point() {
+        let run = std::env::temp_dir().join(format!("ecrl-series-{}", std::process::id()));
+        fs::create_dir_all(&run).unwrap();
+        let line = |i: u32| {
+            let cost =
+                if i.is_multiple_of(2) { format!(",\"cost\":[{i},0.5]") } else { String::new() };
+            format!(
+                "{{\"env_steps\":{i},\"seconds\":0.5,\"loss\":{}.5{cost},\"kept\":true}}\n",
+                i * 2
+            )
+        };
+        let path = run.join("metrics.jsonl");
+        fs::write(&path, (1..=5).map(line).collect::<String>()).unwrap();
+        let mut series = Series::default();
+        let told = series.of(7, &run, &["loss", "cost.0", "none"]);
+        assert_eq!(
+            told["series"]["cost.0"],
+            json!({"x": [2.0, 4.0], "t": [0.5, 0.5], "y": [2.0, 4.0]})
+        );
+        assert_eq!(told["names"], json!(["cost.0", "cost.1", "env_steps", "loss", "seconds"]));
+        assert_eq!(told["series"].as_object().unwrap().len(), 2);
+        let mut file = fs::File::options().append(true).open(&path).unwrap();
+        file.write_all((6..=2503).map(line).collect::<String>().as_bytes()).unwrap();
+        let told = series.of(7, &run, &["loss"]);
+        let xs = told["series"]["loss"]["x"].as_array().unwrap();
+        assert!(xs.len() <= POINTS && xs.last() == Some(&json!(2503.0)), "{}", xs.len());
+        // Begun anew.
+        fs::write(&path, line(1)).unwrap();
+        assert_eq!(series.of(7, &run, &["loss"])["series"]["loss"]["y"], json!([2.5]));
+        fs::remove_dir_all(run).unwrap();
+    }
+}

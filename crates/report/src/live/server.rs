@@ -367,7 +367,7 @@ fn page() -> String {
     );
     let _ = write!(page, "<style>{font}{css}</style></head><body>");
     page += include_str!("live.html");
-    let _ = write!(page, "<script>{js}</script></body></html>\n");
+    let _ = writeln!(page, "<script>{js}</script></body></html>");
     page
 }
 
@@ -414,5 +414,20 @@ fn hostname() -> String {
     match name.trim() {
         "" => "localhost".into(),
         name => name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart() {
+        let query = Query::of("run=12&names=a%2Cb,c&x=%zz%4&flag");
+        assert_eq!(query.get("names"), Some("a,b,c"));
+        assert_eq!((query.get("x"), query.get("flag")), (Some("%zz%4"), Some("")));
+        assert_eq!(query.get("run").and_then(|text| text.parse().ok()), Some(12));
+        assert_eq!(query.get("token"), None);
+        assert!(same("abc", "abc") && !same("abc", "abd") && !same("abc", "ab"));
     }
 }

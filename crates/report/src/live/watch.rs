@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use cmdp::Constraint;
 use ecrl::config::Config;
@@ -22,6 +22,8 @@ use crate::runs::{Run, RunState};
 
 /// How often folders are searched for new runs.
 const SEARCH: Duration = Duration::from_secs(3);
+/// How often runs at which nobody is are looked at as a whole.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Folders within each other, at the most.
 const DEPTH: usize = 8;
 /// Points of a small curve.
@@ -270,6 +272,7 @@ pub struct Watch {
     numbers: HashMap<PathBuf, u64>,
     next: u64,
     searched: Option<Instant>,
+    looked: Option<Instant>,
 }
 
 /// What has happened since it was asked before.
@@ -287,7 +290,7 @@ impl Watch {
         let absolute = |folder: PathBuf| std::path::absolute(&folder).unwrap_or(folder);
         let folders = folders.into_iter().map(absolute).collect();
         let (runs, numbers) = (HashMap::new(), HashMap::new());
-        Self { folders, runs, numbers, next: 1, searched: None }
+        Self { folders, runs, numbers, next: 1, searched: None, looked: None }
     }
 
     /// A run by its number.
@@ -310,19 +313,17 @@ impl Watch {
             self.search(&mut news);
             self.searched = Some(Instant::now());
         }
-        // Most have ended long ago: those are looked at when folders are searched.
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let changed = |run: &mut Watched| run.refresh();
-        let mut all: Vec<(&u64, &mut Watched)> = self.runs.iter_mut().collect();
-        let due = self.searched.is_some_and(|at| at.elapsed() < Duration::from_millis(1));
-        all.retain(|(_, run)| {
-            let touched = plain(&run.path.join(METRICS)).map_or(0, |found| found.1);
-            due || run.state == RunState::Going || now.as_secs() as i64 - touched < 600
+        // Most have ended long ago: of those only the log's length is asked for, and the rest now and then.
+        let thorough = self.looked.is_none_or(|at| at.elapsed() >= LOOK_AGAIN);
+        if thorough {
+            self.looked = Some(Instant::now());
+        }
+        let rows = self.runs.par_iter_mut().filter_map(|(number, run)| {
+            let length = plain(&run.path.join(METRICS)).map_or(0, |found| found.0);
+            let due = thorough || run.state == RunState::Going || length != run.metrics.at;
+            (due && run.refresh()).then(|| (*number, run.shown.clone()))
         });
-        let rows: Vec<(u64, Value)> = all
-            .into_par_iter()
-            .filter_map(|(number, run)| changed(run).then(|| (*number, run.shown.clone())))
-            .collect();
+        let rows: Vec<(u64, Value)> = rows.collect();
         news.rows.extend(rows);
         news.rows.sort_by_key(|(number, _)| *number);
         news.gone.sort_unstable();
@@ -330,24 +331,21 @@ impl Watch {
     }
 
     fn search(&mut self, news: &mut News) {
+        // Those that are known are not looked into again: their folder may be there without them.
+        self.numbers.retain(|path, number| {
+            let there = plain(&path.join("config.toml")).is_some();
+            if !there {
+                self.runs.remove(number);
+                news.gone.push(*number);
+            }
+            there
+        });
         let mut found = Vec::new();
         for folder in &self.folders {
-            find(folder, DEPTH, &mut found);
+            find(folder, DEPTH, &self.numbers, &mut found);
         }
         found.sort();
         found.dedup();
-        let there: std::collections::HashSet<&PathBuf> = found.iter().collect();
-        let gone: Vec<u64> = self
-            .numbers
-            .iter()
-            .filter(|(path, _)| !there.contains(path))
-            .map(|(_, n)| *n)
-            .collect();
-        for number in gone {
-            self.runs.remove(&number);
-            news.gone.push(number);
-        }
-        self.numbers.retain(|path, _| there.contains(path));
         let new: Vec<PathBuf> =
             found.into_iter().filter(|path| !self.numbers.contains_key(path)).collect();
         let folders = &self.folders;
@@ -380,8 +378,8 @@ fn name(folders: &[PathBuf], path: &Path) -> String {
 }
 
 /// Run directories in a folder; links lead elsewhere and are not followed.
-fn find(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    if plain(&folder.join("config.toml")).is_some() {
+fn find(folder: &Path, depth: usize, known: &HashMap<PathBuf, u64>, found: &mut Vec<PathBuf>) {
+    if known.contains_key(folder) || plain(&folder.join("config.toml")).is_some() {
         found.push(folder.to_owned());
         return;
     }
@@ -391,7 +389,113 @@ fn find(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_folder && entry.file_name() != "checkpoint" {
-            find(&entry.path(), depth - 1, found);
+            find(&entry.path(), depth - 1, known, found);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ecrl::config::Layers;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("ecrl-watch-{}-{name}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn run(&self, name: &str, steps: u64) -> PathBuf {
+            let path = self.0.join(name);
+            fs::create_dir_all(&path).unwrap();
+            let mut layers = Layers::default();
+            layers.set("task", "hopper").set("algorithm", "ipo").set("steps", steps as i64);
+            layers.set("constraints", vec!["mean(torque)<=0.4".to_owned()]);
+            fs::write(path.join("config.toml"), layers.build().unwrap().to_toml()).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn line(step: u64, reward: f64) -> String {
+        format!(
+            "{{\"generation\":1,\"env_steps\":{step},\"learner_reward\":{reward},\"learner_cost\":[0.25],\
+             \"sampled_reward\":1.0,\"sampled_cost\":[0.5],\"seconds\":2.0}}\n"
+        )
+    }
+
+    fn append(run: &Path, text: &str) {
+        use std::io::Write as _;
+        let file = File::options().create(true).append(true).open(run.join(METRICS));
+        file.unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn runs_come_grow_go_back_and_go() {
+        let folder = Folder::new("story");
+        let mut watch = Watch::new(vec![folder.0.clone()]);
+        assert!(watch.refresh().rows.is_empty());
+        let search = |watch: &mut Watch| {
+            (watch.searched, watch.looked) = (None, None);
+            watch.refresh()
+        };
+        let run = folder.run("a/b", 100);
+        let news = search(&mut watch);
+        assert_eq!(news.rows.len(), 1);
+        let number = news.rows[0].0;
+        assert_eq!((&news.rows[0].1["run"], &news.rows[0].1["steps"]), (&json!("a/b"), &json!(0)));
+        assert!(search(&mut watch).rows.is_empty(), "nothing is new");
+        // A line that is not whole yet counts later.
+        let (first, second) = (line(10, 5.0), line(100, 7.5));
+        append(&run, &(first + &second[..20]));
+        assert_eq!(watch.refresh().rows[0].1["steps"], 10);
+        append(&run, &second[20..]);
+        let row = watch.refresh().rows.remove(0).1;
+        assert_eq!(
+            (&row["steps"], &row["state"], &row["reward"]),
+            (&json!(100), &json!("finished"), &json!(7.5))
+        );
+        assert_eq!(
+            (&row["spark"], &row["constraints"][0]["kept"]),
+            (&json!([[10.0, 5.0], [100.0, 7.5]]), &json!(false))
+        );
+        // A resume that goes back writes the log anew.
+        fs::write(run.join(METRICS), line(10, 5.0)).unwrap();
+        let row = watch.refresh().rows.remove(0).1;
+        assert_eq!((&row["steps"], &row["state"]), (&json!(10), &json!("stopped")));
+        assert_eq!(row["spark"], json!([[10.0, 5.0]]));
+        fs::write(run.join(FAILURE), "it fell over\n").unwrap();
+        let row = search(&mut watch).rows.remove(0).1;
+        assert_eq!((&row["state"], &row["reason"]), (&json!("failed"), &json!("it fell over")));
+        // Links lead elsewhere.
+        let hidden = Folder::new("hidden");
+        hidden.run("c", 100);
+        std::os::unix::fs::symlink(&hidden.0, folder.0.join("link")).unwrap();
+        fs::remove_dir_all(folder.0.join("a")).unwrap();
+        let news = search(&mut watch);
+        assert_eq!((news.gone, news.rows.len()), (vec![number], 0));
+        folder.run("a/b", 50);
+        assert_eq!(search(&mut watch).rows[0].0, number + 1, "another run has another number");
+    }
+
+    #[test]
+    fn a_small_curve_stays_small() {
+        let folder = Folder::new("spark");
+        let run = folder.run("long", 1_000_000);
+        append(&run, &(1..2000).map(|i| line(i, i as f64)).collect::<String>());
+        let mut watch = Watch::new(vec![folder.0.clone()]);
+        let spark = watch.refresh().rows[0].1["spark"].as_array().unwrap().len();
+        assert!((SPARK..=2 * SPARK).contains(&spark), "{spark}");
     }
 }
