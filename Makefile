@@ -3,7 +3,7 @@
 root := $(shell dirname "$$(readlink -f '$(lastword $(MAKEFILE_LIST))')")/
 cargo := cd '$(root)' && cargo
 
-.PHONY: test chaos fuzz browser onnx setup fixtures docs python examples peers slurm ray
+.PHONY: test chaos fuzz browser onnx setup fixtures docs python examples peers slurm ray live
 
 # Everything that must hold before a change lands.
 test: setup
@@ -103,6 +103,13 @@ ray: setup
 	cd '$(root)' && rm -rf target/wheels && target/ray/bin/maturin build --release --locked --quiet
 	cd '$(root)' && target/ray/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
 	cd '$(root)' && target/ray/bin/python tools/ray_test.py $(PARTS)
+
+# The live page in a real headless Chromium, and how fast it is. Needs Debian's chromium and chromium-driver.
+live: setup
+	@command -v chromedriver >/dev/null || { echo "error: chromedriver is missing: apt-get install chromium chromium-driver" >&2; exit 1; }
+	cd '$(root)' && python3 -m venv target/browser && target/browser/bin/pip install --quiet selenium
+	$(cargo) build --release --locked -p cli
+	cd '$(root)' && target/browser/bin/python tools/live_test.py
 
 # An exported policy, run by ONNX Runtime in the real Gymnasium, against ours.
 onnx: setup

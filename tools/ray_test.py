@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 
 ECRL = [sys.executable, "-m", "ecrl"]
 RAY = str(pathlib.Path(sys.executable).parent / "ray")
@@ -53,11 +54,15 @@ class Cluster:
             )
 
     def add(self, *, hidden=False):
-        """Another node; one that is hidden has another folder in the place of this one's `private`."""
+        """Another node, which takes itself for a machine of its own; one that is hidden has another folder in the place of
+        this one's `private`."""
         self.count += 1
         name = f"node{self.count}"
-        hide = f'mount -t tmpfs none "{self.folder}/private" && exec "$@"'
-        within = ["unshare", "--mount", "sh", "-c", hide, "sh"] if hidden else []
+        boot = self.folder / f"{name}.boot"
+        boot.write_text(f"{uuid.uuid4()}\n")
+        steps = [f"hostname {name}", f'mount --bind "{boot}" /proc/sys/kernel/random/boot_id']
+        steps += [f'mount -t tmpfs none "{self.folder}/private"'] if hidden else []
+        within = ["unshare", "--uts", "--mount", "sh", "-c", " && ".join([*steps, 'exec "$@"']), "sh"]
         before = self.alive()
         self.start(name, f"--address={self.address}", "--num-cpus=1", within=within)
         self.wait_for_nodes(before + 1)
@@ -165,6 +170,11 @@ def grid(cluster):
         time.sleep(3)
         os.kill(parent(run), signal.SIGKILL)
         print("an actor is killed", flush=True)
+        if not shared:
+            # One that waits there is made here meanwhile: it is left as it is.
+            cluster.ecrl("grid", "run", folder / "grid.toml", "--index", 11, "--out", out)
+            here = "half-cheetah-sac-lag_hidden=[16,16]_learning_starts=500_steps=20000-1"
+            made = sorted((path.name, path.stat().st_mtime_ns) for path in (out / here).iterdir())
         time.sleep(15)
         cluster.lose(nodes.pop())
         print("a node is lost", flush=True)
@@ -176,6 +186,8 @@ def grid(cluster):
         assert runs_in(out) == expected
         print(f"12 runs, {'shared' if shared else 'brought back'}, to the bit those made here", flush=True)
         if not shared:
+            left = sorted((path.name, path.stat().st_mtime_ns) for path in (out / here).iterdir())
+            assert left == made, (left, made)
             logs = sorted(path.stem for path in (out / "logs").iterdir())
             assert logs == sorted(expected), logs
             assert not list(out.glob("*/*.ecrl-part"))
@@ -204,22 +216,32 @@ def workers(cluster):
     folder = cluster.folder
     nodes = [cluster.add(hidden=True) for _ in range(2)]
     for name, words in {
-        "ipo": ("hopper", "--algo", "ipo", "--preset", "fast", "--steps", "3e5"),
-        "ecrl": ("swimmer", "--preset", "quick", "--steps", "3e4"),
-        "ecrl-ppo": ("hopper", "--algo", "ecrl-ppo", "--steps", "1e5", "--set", "hidden=[32,32]"),
+        "ipo": ("hopper", "--algo", "ipo", "--preset", "fast", "--steps", "5e5"),
+        "ecrl": ("swimmer", "--preset", "quick", "--steps", "1.5e5"),
+        "ecrl-ppo": ("hopper", "--algo", "ecrl-ppo", "--steps", "4e5", "--set", "hidden=[32,32]"),
     }.items():
         cluster.ecrl("train", *words, "--quiet", "--out", folder / f"{name}-here")
-        running = cluster.begin("train", *words, "--quiet", "--out", folder / f"{name}-there", "--workers", "ray")
-        until(lambda: processes("ray::Player") or running.poll() is not None, 60, "players to begin")
-        time.sleep(4)
-        lost = processes("ray::Player")[:1]
-        for player in lost:
-            os.kill(player, signal.SIGKILL)
+        there = folder / f"{name}-there"
+        running = cluster.begin("train", *words, "--quiet", "--out", there, "--workers", "ray")
+        grown = lambda: (there / "metrics.jsonl").exists() and (there / "metrics.jsonl").stat().st_size > 0
+        until(lambda: grown() or running.poll() is not None, 60, "a generation")
+        assert running.poll() is None, running.communicate()[0]
+        if name == "ecrl":
+            # A node with its player: Ray knows after a while.
+            cluster.lose(nodes.pop())
+            lost = "a node"
+        else:
+            os.kill(processes("ray::Player")[0], signal.SIGKILL)
+            lost = "one of them"
         said = running.communicate(timeout=600)[0]
         assert running.returncode == 0, said
-        assert lasting(folder / f"{name}-here") == lasting(folder / f"{name}-there")
-        print(f"{name}: played by two actors, {len(lost)} of them killed: the same", flush=True)
+        assert lasting(folder / f"{name}-here") == lasting(there)
+        print(f"{name}: played by two actors, {lost} lost: the same", flush=True)
+        if name == "ecrl":
+            nodes.append(cluster.add(hidden=True))
     # More than there are processors for.
+    said = cluster.ecrl("train", "hopper", "--out", folder / "many", "--workers", "ray", "--players", 3, code=1)
+    assert "--players is 3; expected at most 2" in said, said
     running = cluster.begin("train", "hopper", "--algo", "ipo", "--steps", "1e5", "--out", folder / "stopped", "--workers", "ray")
     until(lambda: (folder / "stopped/metrics.jsonl").exists() and (folder / "stopped/metrics.jsonl").stat().st_size, 90, "a generation")
     running.send_signal(signal.SIGINT)

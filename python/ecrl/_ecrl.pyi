@@ -40,6 +40,14 @@ class Place:
     def __new__(cls, kind: str, how: Any, description: str, count: int = 1) -> Place: ...
 
 @final
+class Held:
+    """Holds a run's folder until it is given back."""
+
+    def __new__(cls, folder: Path) -> Held: ...
+    def release(self) -> None:
+        """Gives it back."""
+
+@final
 class Player:
     """Plays for a training elsewhere."""
 

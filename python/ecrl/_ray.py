@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import importlib
 import os
 import pathlib
@@ -21,6 +22,9 @@ from ecrl import _ecrl
 # How often, in seconds, a run that is made where nobody else can read it is brought back.
 SYNC = 10.0
 
+# Of the folders in which runs are made that nobody else can read.
+PREFIX = "ecrl-ray-"
+
 # What the name of a file ends in as long as it is being written.
 PART = ".ecrl-part"
 
@@ -30,6 +34,12 @@ Stamps = dict[str, tuple[int, int]]
 
 class CannotConnect(Exception):
     """Ray is not there, in one line."""
+
+
+def ignore(*signs: signal.Signals) -> None:
+    """The end of what it is told is the sign to end; Ctrl-C is the command's to answer."""
+    for sign in signs:
+        signal.signal(sign, signal.SIG_IGN)
 
 
 def connect(address: str) -> Any:
@@ -43,6 +53,8 @@ def connect(address: str) -> Any:
     except Exception as error:
         lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         raise CannotConnect(f"{address or 'ray'}: {lines[0]}") from None
+    # Ray listens to signals by itself.
+    ignore(signal.SIGTERM, signal.SIGINT)
     return ray
 
 
@@ -97,43 +109,59 @@ def _manifests(checkpoint: pathlib.Path) -> list[str]:
 class Runner:
     """Makes one run of a grid, or goes on with it, in a process of its own."""
 
-    def __init__(self, call: dict[str, Any], index: int, name: str, files: Files | None) -> None:
-        self.name = name
-        folder = pathlib.Path(call["folder"])
-        self.shared = _text(folder / "ray.token") == call["token"]
+    def __init__(self, call: dict[str, Any], index: int, name: str) -> None:
+        self.call, self.index, self.name = call, index, name
+        self.shared = _bytes(pathlib.Path(call["folder"]) / "ray.token") == call["token"].encode()
         self.out = pathlib.Path(call["out"])
-        grid = folder / "grid.toml"
+        self.process: subprocess.Popen[bytes] | None = None
         self.sent: Stamps = {}
         self.synced = 0.0
+
+    def about(self) -> dict[str, Any]:
+        """Where it is, and whether it can read the folder of the runs."""
+        return {"place": socket.gethostname(), "version": _ecrl.__version__, "shared": self.shared}
+
+    def begin(self, files: Files | None, times: dict[str, int] | None) -> None:
+        """Begins, from what there is of the run where that cannot be read here."""
+        grid = pathlib.Path(self.call["folder"]) / "grid.toml"
+        keep: tuple[int, ...] = ()
         if not self.shared:
-            self.out = pathlib.Path(tempfile.mkdtemp(prefix="ecrl-ray-"))
+            sweep()
+            self.out = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
+            # Held as long as this or the run's process lives.
+            self.alive = (self.out / "alive").open("wb")
+            fcntl.flock(self.alive, fcntl.LOCK_EX)
+            keep = (self.alive.fileno(),)
             grid = self.out / "grid.toml"
-            grid.write_text(call["grid"])
+            grid.write_text(self.call["grid"])
             for path, data in (files or {}).items():
-                target = self.out / name / path
+                target = self.out / self.name / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
+                os.utime(target, ns=((times or {})[path],) * 2)
                 self.sent[path] = _stamp(target)
         words = [sys.executable, "-m", "ecrl", "grid", "run", str(grid), "--out", str(self.out)]
-        words += ["--threads", str(call["threads"]), "--log", "--index", str(index)]
+        words += ["--threads", str(self.call["threads"]), "--log", "--index", str(self.index)]
         self.said = tempfile.TemporaryFile()
-        origin = pathlib.Path(call["from"])
+        origin = pathlib.Path(self.call["from"])
         self.process = subprocess.Popen(
             words,
             # Whoever comes after this one's end knows that it has ended.
-            env={**os.environ, "ECRL_TASK": f"ray:{call['token']}:{index}"},
+            env={**os.environ, "ECRL_TASK": f"ray:{self.call['token']}:{self.index}"},
             cwd=origin if origin.is_dir() else self.out,
             stdin=subprocess.DEVNULL,
             stdout=self.said,
             stderr=self.said,
             start_new_session=True,
             preexec_fn=end_with_parent,
+            pass_fds=keep,
         )
 
     def poll(self) -> dict[str, Any]:
         """How it stands; of a run that nobody else can read, what has changed since it was asked last."""
+        assert self.process is not None
         code = self.process.poll()
-        told: dict[str, Any] = {"place": socket.gethostname(), "code": code, "version": _ecrl.__version__}
+        told: dict[str, Any] = {"code": code}
         if code:
             self.said.seek(0)
             lines = [line.strip() for line in self.said.read().decode(errors="replace").splitlines() if line.strip()]
@@ -142,27 +170,37 @@ class Runner:
         if not self.shared and (code is not None or time.monotonic() - self.synced > SYNC):
             self.synced = time.monotonic()
             told["files"], stamps = read_tree(self.out / self.name, self.sent)
+            told["times"] = {path: stamps[path][1] for path in told["files"]}
             told["gone"] = [path for path in self.sent if path not in stamps]
-            told["log"] = _bytes(self.out / "logs" / f"{self.name}.txt")
-            told["lock"] = _bytes(self.out / self.name / "run.lock")
+            told["log"] = _bytes(self.out / "logs" / f"{self.name}.txt") or b""
             self.sent = stamps
-        if code is not None and not self.shared:
-            shutil.rmtree(self.out, ignore_errors=True)
         return told
 
     def stop(self) -> None:
         """Asks it to store what it has and end."""
-        if self.process.poll() is None:
+        if self.process is not None and self.process.poll() is None:
             self.process.terminate()
 
+    def clear(self) -> None:
+        """Takes away what was brought back."""
+        if not self.shared and self.process is not None:
+            shutil.rmtree(self.out, ignore_errors=True)
 
-def _text(path: pathlib.Path) -> str | None:
-    return (_bytes(path) or b"").decode(errors="replace") or None
+
+def sweep() -> None:
+    """Takes away what runs have left whose actor and process are gone."""
+    for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            with (folder / "alive").open("rb") as alive:
+                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _bytes(path: pathlib.Path) -> bytes | None:
     with contextlib.suppress(OSError):
-        return path.read_bytes()
+        return path.read_bytes() if path.is_file() else None
     return None
 
 
@@ -173,5 +211,5 @@ class Player:
         self.player = _ecrl.Player(payload)
 
     def serve(self, request: bytes) -> bytes:
-        """Answers a request; nothing asks for nothing, and tells that it is ready."""
-        return self.player.serve(request) if request else b""
+        """Answers a request; nothing asks whether it is ready, and which version it is."""
+        return self.player.serve(request) if request else _ecrl.__version__.encode()

@@ -1,7 +1,7 @@
 """Speaks with Ray for `ecrl grid --on ray`: is told which runs to make, has each made by an actor, tells how they stand.
 
-Both by lines of JSON. Where the nodes cannot read the folder of the runs, these are brought back as they grow, and a run
-whose node is lost goes on from what has come back.
+Both by lines of JSON. Where the nodes cannot read the folder of the runs, these are held here and brought back as they
+grow, and a run whose node is lost goes on from what has come back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ SHORT = 60.0
 
 
 def tell(says: str, **more: Any) -> None:
-    print(json.dumps({"says": says, **more}), flush=True)
+    # Where nobody listens any more, all that is left is to end well.
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps({"says": says, **more}), flush=True)
 
 
 class Run:
@@ -39,10 +41,13 @@ class Run:
         self.actor: Any = None
         self.answer: Any = None
         self.asked = 0.0
-        self.begun = 0.0
+        # When its actor answered for the first time, and how often one was lost soon after that.
+        self.begun: float | None = None
         self.losses = 0
-        self.place: str | None = None
+        self.place = ""
+        self.held: _ecrl.Held | None = None
         self.brought: set[str] = set()
+        self.log = b""
 
 
 class Speaker:
@@ -52,7 +57,7 @@ class Speaker:
         folder = pathlib.Path(call["folder"])
         token = uuid.uuid4().hex
         # Who can read this can read the runs.
-        (folder / "ray.token").write_text(token)
+        write(folder, "ray.token", token.encode())
         self.call = {**call, "token": token, "grid": (folder / "grid.toml").read_text()}
         self.out = pathlib.Path(call["out"])
         self.ray, self.told = ray, told
@@ -94,22 +99,14 @@ class Speaker:
                 elif not self.stopping:
                     run = Run(asked["run"], asked["name"])
                     self.runs.append(run)
-                    self.begin(run)
+                    self.place(run, "Ray has no room yet")
 
-    def begin(self, run: Run) -> None:
-        folder = self.out / run.name
-        files = _ray.read_tree(folder, {})[0] if (folder / "config.toml").is_file() else None
-        if files is None and folder.exists() and any(folder.iterdir()):
-            return self.end(run, f"{folder} holds something else than a run")
-        run.begun = time.monotonic()
-        run.brought = set(files or ())
-        # Where the folder is shared, its files are read there.
-        payload = self.ray.put(files) if files is not None else None
-        run.actor = self.runner.options(name=f"{self.call['token']}-{run.index}-{run.losses}").remote(
-            self.call, run.index, run.name, payload
-        )
-        run.answer, run.asked, run.place = run.actor.poll.remote(), run.begun, None
-        tell("waiting", run=run.index, why="Ray has no room yet" if not run.losses else "its node was lost")
+    def place(self, run: Run, why: str) -> None:
+        """Asks for an actor; what it answers first is where it is."""
+        run.begun, run.place = None, ""
+        run.actor = self.runner.remote(self.call, run.index, run.name)
+        run.answer, run.asked = run.actor.about.remote(), time.monotonic()
+        tell("waiting", run=run.index, why=why)
 
     def hear(self, run: Run) -> None:
         """What an actor answered, or that it is there no more."""
@@ -118,61 +115,85 @@ class Speaker:
             told = self.ray.get(answer)
         except self.ray.exceptions.RayError as error:
             return self.lost(run, error)
-        if told["version"] != _ecrl.__version__:
-            self.ray.kill(run.actor)
-            versions = f"{told['version']}; expected {_ecrl.__version__}, as here"
-            return self.end(run, f"{told['place']} has ecrl {versions}")
-        if "files" in told:
-            try:
+        try:
+            if run.begun is None:
+                return self.begin(run, told)
+            if "files" in told:
                 self.bring(run, told)
-            except OSError as error:
-                self.ray.kill(run.actor)
-                return self.end(run, f"cannot bring it back: {error}")
+        except (OSError, ValueError) as error:
+            return self.end(run, str(error))
         if told["code"] is None:
-            if run.place != told["place"]:
-                run.place = told["place"]
-                tell("running", run=run.index, place=run.place)
             return None
-        self.ray.kill(run.actor)
+        run.actor.clear.remote()
         return self.end(run, told.get("fault"))
+
+    def begin(self, run: Run, told: dict[str, Any]) -> None:
+        """An actor has found room."""
+        if told["version"] != _ecrl.__version__:
+            expected = f"expected {_ecrl.__version__}, as here"
+            return self.end(run, f"{told['place']} has ecrl {told['version']}; {expected}")
+        files, times = None, None
+        if not told["shared"]:
+            folder = self.out / run.name
+            if folder.exists() and any(folder.iterdir()) and not (folder / "config.toml").is_file():
+                if any(path.name != "run.lock" for path in folder.iterdir()):
+                    return self.end(run, f"{folder} holds something else than a run")
+            # Only now: it may have been made meanwhile, or somebody may be at it.
+            if run.held is None:
+                try:
+                    run.held = _ecrl.Held(folder)
+                except ValueError:
+                    return self.end(run, None)
+                log = self.out / "logs" / f"{run.name}.txt"
+                run.log = log.read_bytes() if log.is_file() else b""
+            if (folder / "config.toml").is_file():
+                files, stamps = _ray.read_tree(folder, {})
+                times = {path: stamp[1] for path, stamp in stamps.items()}
+                run.brought = set(files)
+        run.begun, run.place = time.monotonic(), told["place"]
+        run.actor.begin.remote(files, times)
+        tell("running", run=run.index, place=run.place)
+        return None
 
     def lost(self, run: Run, error: Exception) -> None:
         """Its node is gone, or Ray has ended its actor: it goes on elsewhere."""
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        if not isinstance(error, self.ray.exceptions.RayActorError) or "creation task" in str(error):
-            return self.end(run, lines[-1])
-        if self.stopping:
-            return self.end(run, None)
-        run.losses = run.losses + 1 if time.monotonic() - run.begun < SHORT else 1
+        # What it raised itself it would raise again.
+        own = isinstance(error, self.ray.exceptions.RayTaskError) or "creation task" in str(error)
+        if self.stopping or own:
+            return self.end(run, lines[-1] if own else None)
+        soon = run.begun is not None and time.monotonic() - run.begun < SHORT
+        run.losses = run.losses + 1 if soon else 1
         if run.losses >= LOSSES:
             return self.end(run, f"its actor was lost {run.losses} times: {lines[0]}")
-        if run.brought:
-            self.unlock(run)
-        return self.begin(run)
+        with contextlib.suppress(Exception):
+            self.ray.kill(run.actor)
+        return self.place(run, "its node was lost")
 
     def bring(self, run: Run, told: dict[str, Any]) -> None:
-        """Writes what has changed, each file as a whole; parts of a checkpoint before what names them."""
+        """Writes what has changed, each file as a whole: what says that it is a run first, what names the parts of a
+        checkpoint after them."""
         folder = self.out / run.name
-        late = ("manifest-", "config.toml")
-        for path, data in sorted(told["files"].items(), key=lambda item: pathlib.Path(item[0]).name.startswith(late)):
-            write(folder, path, data)
+
+        def order(path: str) -> tuple[bool, bool]:
+            name = pathlib.PurePosixPath(path).name
+            return name != "config.toml", name.startswith("manifest-")
+
+        for path in sorted(told["files"], key=order):
+            write(folder, path, told["files"][path], told["times"][path])
             run.brought.add(path)
         for path in told["gone"]:
-            if path in run.brought and path.startswith("checkpoint/"):
-                place(folder, path).unlink(missing_ok=True)
-        if told["log"] is not None:
-            write(self.out / "logs", f"{run.name}.txt", told["log"])
-        if folder.exists() and told["lock"] is not None:
-            # So that others here see who is at it.
-            write(folder, "run.lock", told["lock"])
-
-    def unlock(self, run: Run) -> None:
-        lock = self.out / run.name / "run.lock"
-        if lock.exists():
-            lock.write_bytes(b"")
+            if path in run.brought:
+                within(folder, path).unlink(missing_ok=True)
+        write(self.out / "logs", f"{run.name}.txt", run.log + told["log"])
 
     def end(self, run: Run, fault: str | None) -> None:
         self.runs.remove(run)
+        if run.held is not None:
+            run.held.release()
+        if fault is not None or run.begun is None:
+            with contextlib.suppress(Exception):
+                self.ray.kill(run.actor)
         tell("ended", run=run.index, fault=fault)
 
     def stop(self) -> None:
@@ -181,62 +202,64 @@ class Speaker:
             return
         self.stopping = True
         for run in list(self.runs):
-            if run.place is None:
-                ready, _ = self.ray.wait([run.answer], timeout=0)
-                if not ready:
-                    self.ray.kill(run.actor)
-                    self.end(run, None)
-                    continue
-            run.actor.stop.remote()
+            if run.begun is None:
+                self.end(run, None)
+            else:
+                run.actor.stop.remote()
 
 
 def size(text: str) -> int:
     """Bytes, as Slurm writes them: 2G; without a letter in megabytes."""
     letters = {"K": 10, "M": 20, "G": 30, "T": 40}
     number, letter = (text[:-1], text[-1].upper()) if text[-1:].upper() in letters else (text, "M")
-    return int(float(number) * 2 ** letters[letter])
+    return int(number) << letters[letter]
 
 
-def place(folder: pathlib.Path, path: str) -> pathlib.Path:
+def within(folder: pathlib.Path, path: str) -> pathlib.Path:
     """A file within a folder and nowhere else."""
     parts = pathlib.PurePosixPath(path).parts
     if not parts or pathlib.PurePosixPath(path).is_absolute() or ".." in parts:
         raise OSError(f"{path} is no file of a run")
-    if (folder / parts[0]).is_symlink() or folder.is_symlink():
-        raise OSError(f"{folder / parts[0]} is a link; expected a file or folder of its own")
+    for link in (folder, folder / parts[0]):
+        if link.is_symlink():
+            raise OSError(f"{link} is a link; expected a file or folder of its own")
     return folder / path
 
 
-def write(folder: pathlib.Path, path: str, data: bytes) -> None:
-    target = place(folder, path)
+def write(folder: pathlib.Path, path: str, data: bytes, time_ns: int | None = None) -> None:
+    target = within(folder, path)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + _ray.PART)
-    part.write_bytes(data)
+    part.unlink(missing_ok=True)  # of a process that was killed
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666), "wb") as file:
+        file.write(data)
+    if time_ns is not None:
+        # Which of two files is newer tells whether a run has ended.
+        os.utime(part, ns=(time_ns, time_ns))
     os.replace(part, target)
 
 
 def main() -> None:
-    # The end of what it is told is the sign to end.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _ray.ignore(signal.SIGTERM, signal.SIGINT)
     told: queue.Queue[dict[str, Any] | None] = queue.Queue()
     call = json.loads(sys.stdin.readline() or "null")
     if call is None:
         return
 
     def read() -> None:
-        for line in sys.stdin:
-            told.put(json.loads(line))
+        # The end of what it is told, or of half a line, is the sign to end.
+        with contextlib.suppress(ValueError):
+            for line in sys.stdin:
+                told.put(json.loads(line))
         told.put(None)
 
     threading.Thread(target=read, daemon=True).start()
     try:
         ray = _ray.connect(sys.argv[1] if len(sys.argv) > 1 else "")
         Speaker(ray, call, told).work()
-    except (_ray.CannotConnect, OSError, ValueError) as error:
-        tell("gone", why=str(error))
-        sys.exit(1)
-    except ConnectionError as error:
-        tell("gone", why=f"the connection was lost: {error}")
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        tell("gone", why=lines[0])
         sys.exit(1)
 
 

@@ -3,6 +3,7 @@
 mod convert;
 mod crew;
 mod env;
+mod held;
 mod here;
 mod interrupt;
 mod lanes;
@@ -107,6 +108,7 @@ fn write_report(
 fn _ecrl(module: &Bound<PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("EnvError", module.py().get_type::<place::EnvError>())?;
+    module.add_class::<held::Held>()?;
     module.add_class::<place::Place>()?;
     module.add_class::<player::Player>()?;
     module.add_class::<policy::Policy>()?;

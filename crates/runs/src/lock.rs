@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::directory::RunError;
 use crate::{files, read};
@@ -107,9 +107,22 @@ impl Holder {
         }
     }
 
-    /// Asks it to store what it has and end.
-    pub fn ask_to_end(&self) -> Result<(), String> {
-        if !self.is_here() || self.process == 0 {
+    /// Whether an engine had it started.
+    pub fn is_of_an_engine(&self) -> bool {
+        !self.task.is_empty()
+    }
+
+    /// Whether that process of this machine has a folder's lock open: its number may be another's in a container.
+    fn has_open(&self, folder: &Path) -> bool {
+        let lock = identity(&folder.join(LOCK));
+        let files = fs::read_dir(format!("/proc/{}/fd", self.process)).into_iter().flatten();
+        let mut found = files.flatten().filter_map(|file| file.path().metadata().ok());
+        lock.is_some() && found.any(|found| Some((found.dev(), found.ino())) == lock)
+    }
+
+    /// Asks whoever holds a folder's lock to store what it has and end.
+    pub fn ask_to_end(&self, folder: &Path) -> Result<(), String> {
+        if !self.is_here() || !self.has_open(folder) {
             return Err(format!(
                 "process {} on {} makes these runs: it can be asked to end there alone",
                 self.process, self.host
@@ -195,9 +208,18 @@ impl Lock {
         } else if held {
             return Err(RunError::Locked { path: path.to_owned(), holder: text.trim().to_owned() });
         }
-        file.set_len(0)
-            .and_then(|()| file.write_all(Holder::here().text().as_bytes()))
-            .map_err(io)?;
+        let ours = Holder::here().text();
+        let written = file.set_len(0).and_then(|()| file.write_all(ours.as_bytes()));
+        // Other machines see it now, and not with what is written next.
+        written.and_then(|()| file.sync_all()).map_err(io)?;
+        // Where the system's lock is each machine's own, another may have come at the same time.
+        let there = files::read_text(&name).unwrap_or_default();
+        if there != ours {
+            return Err(RunError::Locked {
+                path: path.to_owned(),
+                holder: there.trim().to_owned(),
+            });
+        }
         let folder = path.canonicalize().ok().and_then(|path| identity(&path));
         let beat = file.try_clone().map(beat).map_err(io)?;
         Ok(Self { file, folder, beat: Some(beat) })
@@ -288,6 +310,13 @@ pub fn in_use(run: &Path) -> bool {
 /// Waits until it is clear whether the process of another machine that holds a run is still there: until it gives it
 /// back, has not been heard of for long enough, or is heard of.
 pub fn wait_for_the_dead(run: &Path) {
+    // One of this machine that did the same before may be storing what it has.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60)
+        && holder(run).is_some_and(|holder| holder.is_here() && holder.is_before())
+    {
+        std::thread::sleep(Duration::from_millis(200));
+    }
     let touched = || run.join(LOCK).metadata().and_then(|found| found.modified()).ok();
     let before = touched();
     while let Some(holder) = holder(run)
@@ -324,7 +353,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(holder(&fresh).unwrap().host, "node9");
-        assert!(holder(&fresh).unwrap().ask_to_end().is_err());
+        assert!(holder(&fresh).unwrap().ask_to_end(&fresh).is_err());
         let stale = elsewhere("stale", "slurm:1_2", STALE);
         assert!(!in_use(&stale));
         let before = identity(&stale.join(LOCK));

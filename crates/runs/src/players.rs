@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cmdp::EnvSpec;
 use ecrl::collect::remote::{Link, Remote, share};
@@ -71,9 +72,17 @@ impl Link for Player {
     }
 
     fn again(&mut self) -> Result<(), String> {
-        self.call(&[]).map(|_| ())
+        let begun = self.call(&[]);
+        if begun.is_err() {
+            // Until it is known which machine is gone.
+            std::thread::sleep(PAUSE);
+        }
+        begun.map(|_| ())
     }
 }
+
+/// Before another is asked for where the last one could not begin.
+const PAUSE: Duration = Duration::from_secs(4);
 
 const ENDED: &str = "the process that speaks with Ray has ended";
 

@@ -12,10 +12,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use report::curves::Band;
 use report::paper::Sheet;
 use report::{Report, ReportError};
-use robots::TASKS;
-use runs::experiment::call::Call;
+use robots::{TASKS, own};
+use runs::experiment::call::{Asked, Call};
+use runs::experiment::launch::Engine;
+use runs::experiment::slurm::Slurm;
 use runs::experiment::{self, Experiment, State};
-use runs::grid::{self, Grid, Seeds, Variant};
+use runs::grid::{self, Grid, Job, Seeds, Variant};
 use runs::lock::Lock;
 use runs::paper::Figure;
 use runs::shell::{printable, quote};
@@ -241,22 +243,40 @@ fn run(
     program: Vec<OsString>,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
-    let grid = part.selection.of(grid)?;
+    let mut grid = part.selection.of(grid)?;
+    // What is kept of it is read from elsewhere.
+    for task in grid.tasks.iter_mut().filter(|task| own::is_file(task)) {
+        let path = std::path::absolute(&*task).map_err(Failure::input)?;
+        *task = path
+            .to_str()
+            .ok_or_else(|| Failure::input("a task's file has a name that is not UTF-8"))?
+            .into();
+    }
     let jobs = grid.jobs(&Robots::default())?;
     let mut runs: Vec<usize> = (0..jobs.len()).collect();
     if let Some(shard) = &part.shard {
         runs = grid::shard(runs, shard)?;
     }
     let asked = part.engine.asked(runs)?;
-    let launcher = asked.engine.launcher(program);
-    match asked.engine.waits() {
-        true => {
-            let (call, lock) = Call::begin(out, grid, asked)?;
-            let experiment = Experiment::new(call, &jobs, launcher);
-            wait(experiment, &lock, out, output)
-        }
-        false => submit::submit(out, grid, &jobs, asked, launcher, part.engine.dry_run, output),
+    begin(out, grid, &jobs, asked, program, part.engine.dry_run, output)
+}
+
+/// Makes runs of a grid and waits for them, or hands them to an engine that needs no waiting for.
+fn begin(
+    out: &Path,
+    grid: Grid,
+    jobs: &[Job],
+    asked: Asked,
+    program: Vec<OsString>,
+    dry: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    if asked.engine == Engine::Slurm {
+        return submit::submit(out, grid, jobs, asked, Slurm::new(program), dry, output);
     }
+    let launcher = asked.engine.launcher(program);
+    let (call, lock) = Call::begin(out, grid, asked)?;
+    wait(Experiment::new(call, jobs, launcher), &lock, out, output)
 }
 
 /// Parts between commas, but for those within brackets.

@@ -1,7 +1,7 @@
 //! `ecrl grid run`: the one run that every engine has made, by its place in a grid.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub fn run(args: RunArgs, output: &mut impl Write) -> Result<(), Failure> {
     let out = args.out.unwrap_or_else(|| super::usual_out(&args.file));
     let path = out.join(&job.name);
     if args.log {
-        print_to(&call::log(&out, &job.name))?;
+        print_to(&call::open_log(&out, &job.name)?)?;
     }
     let made = make(&job, &path, threads(args.threads), output);
     if let Err(failure) = &made
@@ -88,14 +88,11 @@ fn make(job: &Job, path: &Path, threads: usize, output: &mut impl Write) -> Resu
 }
 
 /// From here on, all that this process prints goes to the end of a file.
-fn print_to(path: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::run(format!("{}: {error}", path.display()));
-    fs::create_dir_all(path.parent().unwrap_or("".as_ref())).map_err(failed)?;
-    let file = File::options().create(true).append(true).open(path).map_err(failed)?;
+fn print_to(file: &File) -> Result<(), Failure> {
     for descriptor in [1, 2] {
         // SAFETY: all three are open files of this process.
         if unsafe { libc::dup2(file.as_raw_fd(), descriptor) } < 0 {
-            return Err(failed(std::io::Error::last_os_error()));
+            return Err(Failure::run(std::io::Error::last_os_error()));
         }
     }
     Ok(())

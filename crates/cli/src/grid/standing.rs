@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use runs::experiment::call::{Asked, Call};
-use runs::experiment::survey::Survey;
-use runs::experiment::{Experiment, ExperimentError, State};
+use runs::experiment::survey::{self, Survey};
+use runs::experiment::{ExperimentError, State, count};
 use runs::shell::printable;
 
-use super::submit::{passed_on, submit};
-use super::wait;
+use super::submit::{passed_on, runs};
+use super::{begin, wants_to_be_gone};
 use crate::environment::Robots;
 use crate::failure::Failure;
 use crate::screen::{overview, troubles};
@@ -55,9 +55,12 @@ pub fn status(args: &StatusArgs, output: &mut impl Write) -> Result<(), Failure>
 }
 
 pub fn cancel(args: &CancelArgs, output: &mut impl Write) -> Result<(), Failure> {
-    let count = survey(&args.out)?.cancel()?;
+    // Whatever has become of the files of its tasks.
+    let count = survey(&args.out).map(|survey| count(&survey.entries, State::is_open));
+    survey::cancel(&args.out)?;
     let out = printable(&args.out.display().to_string());
-    writeln!(output, "{count} runs of {out} asked to end; what they have is stored")?;
+    let runs = count.map_or_else(|_| "all runs".into(), runs);
+    writeln!(output, "{runs} of {out} asked to end: each stores what it has")?;
     Ok(output.flush()?)
 }
 
@@ -78,18 +81,23 @@ pub fn retry(
         return Ok(output.flush()?);
     }
     let more = passed_on(&args.options)?;
+    let mut first = Ok(());
     for (number, runs) in failed {
         let Call { grid, asked, .. } = &survey.calls[number];
+        if let (Some(option), true) = (more.first(), asked.engine.waits()) {
+            let message = format!("{option} does not apply on {}; expected none", asked.engine);
+            return Err(Failure::input(message));
+        }
         let options = asked.options.iter().chain(&more).cloned().collect();
         let asked = Asked { runs, options, ..asked.clone() };
-        let (grid, launcher) = (grid.clone(), asked.engine.launcher(program.clone()));
         let jobs = grid.jobs(&Robots::default())?;
-        if asked.engine.waits() {
-            let (call, lock) = Call::begin(&args.out, grid, asked)?;
-            wait(Experiment::new(call, &jobs, launcher), &lock, &args.out, output)?;
-        } else {
-            submit(&args.out, grid, &jobs, asked, launcher, false, output)?;
+        let program = program.clone();
+        let tried = begin(&args.out, grid.clone(), &jobs, asked, program, false, output);
+        // The others are tried all the same, but if the user has stopped it.
+        if wants_to_be_gone(&tried) {
+            return tried;
         }
+        first = first.and(tried);
     }
-    Ok(())
+    first
 }

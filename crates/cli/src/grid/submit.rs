@@ -5,7 +5,8 @@ use std::path::Path;
 
 use clap::Args;
 use runs::experiment::call::{Asked, Call};
-use runs::experiment::launch::{Engine, Launcher};
+use runs::experiment::launch::{Engine, Launcher as _};
+use runs::experiment::slurm::Slurm;
 use runs::experiment::survey::Survey;
 use runs::grid::{Grid, Job};
 use runs::shell::{printable, quote};
@@ -82,6 +83,13 @@ impl EngineArgs {
             let message = format!("{option} does not apply on {}; expected {expected}", self.on);
             return Err(Failure::input(message));
         }
+        if let (Engine::Ray(_), Some(mem)) = (&self.on, &self.mem)
+            && bytes(mem).is_none()
+        {
+            return Err(Failure::input(format!(
+                "--mem is {mem}; expected megabytes, or as in 500M or 2G"
+            )));
+        }
         let (threads, at_once) = match self.on {
             Engine::Local => {
                 let threads = threads(self.threads);
@@ -109,6 +117,13 @@ impl EngineArgs {
     }
 }
 
+/// Bytes, as Slurm writes them.
+fn bytes(text: &str) -> Option<u64> {
+    let number = text.trim_end_matches(['K', 'M', 'G', 'T', 'k', 'm', 'g', 't']);
+    let number = number.parse().ok().filter(|_| text.len() - number.len() <= 1);
+    number.filter(|number: &u64| (1..1 << 40).contains(number))
+}
+
 /// Options of sbatch, a value of its own with the option before it.
 pub(super) fn passed_on(words: &[String]) -> Result<Vec<String>, Failure> {
     let mut options: Vec<String> = Vec::new();
@@ -133,7 +148,7 @@ pub(super) fn submit(
     grid: Grid,
     jobs: &[Job],
     asked: Asked,
-    mut launcher: Box<dyn Launcher>,
+    mut slurm: Slurm,
     dry: bool,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -145,17 +160,18 @@ pub(super) fn submit(
     let shown = printable(&out.display().to_string());
     if dry && count > 0 {
         let call = Call::draft(out, grid, asked)?;
-        write!(output, "{}", launcher.plan(&call)?)?;
+        write!(output, "{}", slurm.plan(&call)?)?;
         return Ok(output.flush()?);
     }
-    writeln!(output, "{all} runs in {shown}: {} done, {open} asked for already", done.len())?;
+    let all = runs(all);
+    writeln!(output, "{all} in {shown}: {} done, {open} asked for already", done.len())?;
     if count > 0 && !dry {
         let engine = asked.engine.clone();
         let (call, _lock) = Call::begin(out, grid, asked)?;
         let runs: Vec<(usize, &str)> =
             call.asked.runs.iter().map(|&run| (run, &jobs[run].name[..])).collect();
-        launcher.start(&call, &runs).inspect_err(|_| call.forget())?;
-        let whole = launcher.name(&call)?;
+        slurm.start(&call, &runs)?;
+        let whole = slurm.name(&call)?;
         writeln!(output, "{count} submitted to {engine} as {whole}")?;
     }
     let (out, program) = (printable(&quote(&out.display().to_string())), text::program());
@@ -164,4 +180,9 @@ pub(super) fn submit(
         "next:\n  {program} grid status {out}    how they stand\n  {program} grid cancel {out}    end them; the same command again goes on\n  {program} report {out}    curves, table, statistics"
     )?;
     Ok(output.flush()?)
+}
+
+/// So many runs, in words.
+pub(super) fn runs(count: usize) -> String {
+    format!("{count} run{}", if count == 1 { "" } else { "s" })
 }

@@ -32,8 +32,9 @@ pub trait Link: Send {
     }
 }
 
-/// How often somebody new is put at the end of a line before a request is given up.
-const TRIES: usize = 3;
+/// How often somebody new is put at the end of a line before a request is given up: it may take a while until it is known
+/// which machine is lost.
+const TRIES: usize = 8;
 
 /// A line that survives whoever is at its other end, if it can be renewed: what was asked of one that is lost is asked
 /// of the next, who begins where the running environments were.
@@ -49,12 +50,16 @@ impl Line {
         loop {
             match self.once(request) {
                 Ok(reply) => return decoded(&reply).ok_or_else(|| UNREADABLE.into()),
-                Err(error) => {
+                // Nobody is asked who has not begun where the one before was.
+                Err(error) => loop {
                     tries += 1;
-                    if tries > TRIES || !self.renew() {
+                    if tries > TRIES || !self.link.renews() {
                         return Err(error);
                     }
-                }
+                    if self.renew() {
+                        break;
+                    }
+                },
             }
         }
     }
@@ -76,7 +81,7 @@ impl Line {
 
     /// Whether somebody new has begun where the one before was.
     fn renew(&mut self) -> bool {
-        let begun = self.link.renews() && self.link.again().is_ok();
+        let begun = self.link.again().is_ok();
         let restore = self.kept.clone().map(|kept| encoded(&Request::Restore(kept)));
         begun && restore.is_none_or(|request| self.link.call(&request).is_ok())
     }

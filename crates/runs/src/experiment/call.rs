@@ -12,7 +12,7 @@
 //! ```
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -143,7 +143,8 @@ impl Call {
 
     /// Asks whoever waits for its runs to have them store what they have, and to end.
     pub fn ask_waiter_to_end(&self) -> Result<(), ExperimentError> {
-        self.waiter().map_or(Ok(()), |waiter| waiter.ask_to_end().map_err(ExperimentError::Start))
+        let ask = |waiter: Holder| waiter.ask_to_end(&self.folder).map_err(ExperimentError::Start);
+        self.waiter().map_or(Ok(()), ask)
     }
 
     /// A file that an engine keeps of it.
@@ -179,6 +180,14 @@ fn numbers(calls: &Path) -> Result<Vec<usize>, ExperimentError> {
     let mut numbers: Vec<usize> = names.filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// Opens the log of a run of that name in a folder, to go on at its end.
+pub fn open_log(out: &Path, name: &str) -> Result<File, ExperimentError> {
+    let path = log(out, name);
+    let folder = fs::create_dir_all(out.join("logs"));
+    let open = |()| files::open(&path, File::options().create(true).append(true));
+    folder.and_then(open).map_err(named(&path))
 }
 
 /// What a run of that name in a folder printed.

@@ -29,7 +29,10 @@ pub enum Says {
 /// trains it, goes on with it or finds it done: so whatever is started twice, or again, does no harm.
 pub trait Launcher {
     /// How many more runs it takes now.
-    fn room(&self, call: &Call) -> usize;
+    fn room(&self, call: &Call) -> usize {
+        let _ = call;
+        usize::MAX
+    }
 
     /// Takes runs of the call, by their places in its grid and their names, to be made as soon as may be.
     fn start(&mut self, call: &Call, runs: &[(usize, &str)]) -> Result<(), ExperimentError>;
@@ -41,14 +44,10 @@ pub trait Launcher {
     /// Asks all runs under way to store what they have and end, and starts no others.
     fn stop(&mut self, call: &Call) -> Result<(), ExperimentError>;
 
-    /// What it calls the runs of the call that it was given.
-    fn name(&self, call: &Call) -> Result<String, ExperimentError>;
-
-    /// What it would do for the call, in words or as a script.
-    fn plan(&self, call: &Call) -> Result<String, ExperimentError>;
-
     /// How long to wait before looking again.
-    fn pause(&self) -> Duration;
+    fn pause(&self) -> Duration {
+        Duration::from_secs(1)
+    }
 }
 
 /// The launchers there are.

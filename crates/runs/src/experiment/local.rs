@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::ExperimentError;
 use super::call::Call;
 use super::launch::{Launcher, Says};
+use crate::files;
 use crate::process;
-use crate::shell::quote;
 
 /// Processes of ours.
 pub struct Local {
@@ -31,7 +31,7 @@ impl Local {
         command.args(&words[1..]).arg(run.to_string());
         command.current_dir(&call.asked.from);
         // What it says before it has found its log.
-        let log = File::options().create(true).append(true).open(call.file("start.txt"))?;
+        let log = files::open(&call.file("start.txt"), File::options().create(true).append(true))?;
         command.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
         // A run that is asked twice to stop does so at once; if this process is killed, its runs store what they have.
         process::bound(&mut command);
@@ -73,16 +73,6 @@ impl Launcher for Local {
             unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         }
         if self.running.is_empty() { call.ask_waiter_to_end() } else { Ok(()) }
-    }
-
-    fn name(&self, _: &Call) -> Result<String, ExperimentError> {
-        Ok("processes of this one".into())
-    }
-
-    fn plan(&self, call: &Call) -> Result<String, ExperimentError> {
-        let words = call.command(&self.program);
-        let words: Vec<String> = words.iter().map(|word| quote(&word.to_string_lossy())).collect();
-        Ok(words.join(" ") + " RUN\n")
     }
 
     fn pause(&self) -> Duration {

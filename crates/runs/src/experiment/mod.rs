@@ -4,13 +4,13 @@
 //! several that share a folder.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::directory::{CONFIG, FAILURE, RunError};
 use crate::grid::{GridError, Job};
+use crate::lock::Holder;
 use crate::read::Progress;
 use crate::{files, lock, read};
 
@@ -290,7 +290,10 @@ fn judge(out: &Path, job: &Job, says: Option<&Says>) -> Entry {
     let path = out.join(&job.name);
     let progress = read::progress(&path, job.config.steps);
     let again = progress.steps > 0;
-    let holder = || lock::holder(&path).map(|holder| holder.host);
+    // Whoever was started elsewhere by an engine that says it has ended is there no more, whatever its lock says.
+    let ended = matches!(says, Some(Says::Ended(_)));
+    let there = |holder: &Holder| holder.is_here() || !ended || !holder.is_of_an_engine();
+    let holder = || lock::holder(&path).filter(there).map(|holder| holder.host);
     let state = match (says, misfit(job, &path)) {
         (_, Ok(())) if progress.finished => State::Done,
         (Some(Says::Running(place)), _) => State::Running(place.clone()),
@@ -298,7 +301,7 @@ fn judge(out: &Path, job: &Job, says: Option<&Says>) -> Entry {
         (Some(Says::Waiting(why)), _) if again => State::Preempted(why.clone()),
         (Some(Says::Waiting(why)), _) => State::Waiting(why.clone()),
         (_, Err(error @ RunError::Different { .. })) => State::Failed(error.to_string()),
-        (says, _) => match (fs::read_to_string(path.join(FAILURE)), says) {
+        (says, _) => match (files::read_text(&path.join(FAILURE)), says) {
             (Ok(reason), _) => State::Failed(reason.trim().to_owned()),
             (Err(_), Some(Says::Ended(Some(fault)))) => State::Failed(
                 last_error(&call::log(out, &job.name)).unwrap_or_else(|| fault.clone()),
@@ -323,7 +326,7 @@ fn last_error(log: &Path) -> Option<String> {
 
 /// The last line of a file that says something.
 fn last_line(path: &Path) -> Option<String> {
-    let text = String::from_utf8_lossy(&fs::read(path).ok()?).into_owned();
+    let text = String::from_utf8_lossy(&files::read(path).ok()?).into_owned();
     let last = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     Some(last.to_owned())
 }

@@ -17,7 +17,7 @@ use super::ExperimentError;
 use super::call::Call;
 use super::launch::{Launcher, Says};
 use crate::process;
-use crate::shell::{printable, quote};
+use crate::shell::printable;
 
 /// The module that speaks for this process.
 const MODULE: &str = "ecrl._ray_grid";
@@ -183,17 +183,6 @@ impl Launcher for Ray {
             true => self.tell(&json!({ "stop": true })),
             false => call.ask_waiter_to_end(),
         }
-    }
-
-    fn name(&self, _: &Call) -> Result<String, ExperimentError> {
-        Ok("actors of this one".into())
-    }
-
-    fn plan(&self, call: &Call) -> Result<String, ExperimentError> {
-        let command = call.command(&["ecrl".into()]);
-        let words: Vec<String> =
-            command.iter().map(|word| quote(&word.to_string_lossy())).collect();
-        Ok(words.join(" ") + " RUN\n")
     }
 
     fn pause(&self) -> Duration {

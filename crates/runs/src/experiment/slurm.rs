@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -47,17 +46,15 @@ impl Slurm {
     pub fn new(program: Vec<OsString>) -> Self {
         Self { program }
     }
-}
 
-impl Launcher for Slurm {
-    fn room(&self, _: &Call) -> usize {
-        usize::MAX
-    }
-
-    fn start(&mut self, call: &Call, runs: &[(usize, &str)]) -> Result<(), ExperimentError> {
-        let runs: Vec<usize> = runs.iter().map(|(run, _)| *run).collect();
+    fn submit(
+        &self,
+        call: &Call,
+        runs: &[(usize, &str)],
+        arrays: &mut Vec<Array>,
+    ) -> Result<(), ExperimentError> {
         call.keep(SCRIPT, script(call, &self.program)?.as_bytes())?;
-        let mut arrays = arrays(call)?;
+        let runs: Vec<usize> = runs.iter().map(|(run, _)| *run).collect();
         for (first, runs) in pieces(&runs, most()?) {
             let after = arrays.last().map(|array: &Array| array.job);
             let said = ask("sbatch", submission(call, first, &runs, after))?;
@@ -65,9 +62,45 @@ impl Launcher for Slurm {
             let number = said.trim().split(';').next().and_then(|number| number.parse().ok());
             let job = number.ok_or_else(|| failed("sbatch", &said))?;
             arrays.push(Array { job, first, runs });
-            call.keep(ARRAYS, &serde_json::to_vec(&arrays).expect("plain data"))?;
+            let kept = call.keep(ARRAYS, &serde_json::to_vec(arrays).expect("plain data"));
+            kept.inspect_err(|_| {
+                // Nobody would know of it.
+                let _ = ask("scancel", [job.to_string()]);
+                arrays.pop();
+            })?;
         }
         Ok(())
+    }
+
+    /// What it calls the runs of the call that it was given.
+    pub fn name(&self, call: &Call) -> Result<String, ExperimentError> {
+        let arrays = arrays(call)?;
+        let jobs: Vec<String> = arrays.iter().map(|array| array.job.to_string()).collect();
+        Ok(format!("job {}", jobs.join(", ")))
+    }
+
+    /// The script that it would submit for the call, and how.
+    pub fn plan(&self, call: &Call) -> Result<String, ExperimentError> {
+        let mut text = script(call, &self.program)? + "\n";
+        // Slurm's own default, where there is no Slurm to ask.
+        for (first, runs) in pieces(&call.asked.runs, most().unwrap_or(1001)) {
+            let words = submission(call, first, &runs, None);
+            let words: Vec<String> =
+                words.iter().map(|word| quote(&word.to_string_lossy())).collect();
+            let _ = writeln!(text, "# sbatch {}", words.join(" "));
+        }
+        Ok(text)
+    }
+}
+
+impl Launcher for Slurm {
+    fn start(&mut self, call: &Call, runs: &[(usize, &str)]) -> Result<(), ExperimentError> {
+        let mut arrays = arrays(call)?;
+        let submitted = self.submit(call, runs, &mut arrays);
+        if submitted.is_err() && arrays.is_empty() {
+            call.forget();
+        }
+        submitted
     }
 
     fn look(&mut self, call: &Call) -> Result<HashMap<usize, Says>, ExperimentError> {
@@ -92,6 +125,8 @@ impl Launcher for Slurm {
             Ok(text) => hear(&text, &arrays, &mut said),
             // It forgets a job a few minutes after its end.
             Err(error) if error.to_string().contains("Invalid job id") => {}
+            // Elsewhere than on the cluster, the runs' folders tell what they can.
+            Err(_) if run("squeue", ["--version"]).is_err() => {}
             Err(error) => return Err(error),
         }
         // What a task that failed said last, such as that it had no more memory.
@@ -117,28 +152,6 @@ impl Launcher for Slurm {
             _ => Ok(()),
         }
     }
-
-    fn name(&self, call: &Call) -> Result<String, ExperimentError> {
-        let arrays = arrays(call)?;
-        let jobs: Vec<String> = arrays.iter().map(|array| array.job.to_string()).collect();
-        Ok(format!("job {}", jobs.join(", ")))
-    }
-
-    fn plan(&self, call: &Call) -> Result<String, ExperimentError> {
-        let mut text = script(call, &self.program)? + "\n";
-        // Slurm's own default, where there is no Slurm to ask.
-        for (first, runs) in pieces(&call.asked.runs, most().unwrap_or(1001)) {
-            let words = submission(call, first, &runs, None);
-            let words: Vec<String> =
-                words.iter().map(|word| quote(&word.to_string_lossy())).collect();
-            let _ = writeln!(text, "# sbatch {}", words.join(" "));
-        }
-        Ok(text)
-    }
-
-    fn pause(&self) -> Duration {
-        Duration::from_secs(5)
-    }
 }
 
 /// The arrays submitted for a call so far.
@@ -156,9 +169,9 @@ fn arrays(call: &Call) -> Result<Vec<Array>, ExperimentError> {
 fn script(call: &Call, program: &[OsString]) -> Result<String, ExperimentError> {
     let asked = &call.asked;
     let text = |word: &OsStr| match word.to_str() {
-        Some(text) if !text.contains('\n') => Ok(text.to_owned()),
+        Some(text) if !text.contains(['\n', '\\']) => Ok(text.to_owned()),
         _ => Err(ExperimentError::Start(format!(
-            "{}: Slurm takes no such name; expected UTF-8 on one line",
+            "{}: Slurm takes no such name; expected UTF-8 on one line, without a backslash",
             printable(&word.to_string_lossy())
         ))),
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::call::Call;
 use super::launch::Says;
-use super::{Entry, ExperimentError, State, count, judge};
+use super::{Entry, ExperimentError, State, judge};
 use crate::grid::{Job, Tasks};
 
 /// All runs that were ever asked for in a folder.
@@ -68,13 +68,15 @@ impl Survey {
         }
         [due, done]
     }
+}
 
-    /// Asks all runs that are under way or will be to store what they have and end; returns how many
-    /// those are.
-    pub fn cancel(&self) -> Result<usize, ExperimentError> {
-        for call in &self.calls {
-            call.asked.engine.launcher(Vec::<OsString>::new()).stop(call)?;
-        }
-        Ok(count(&self.entries, State::is_open))
+/// Asks all runs of a folder's calls that are under way or will be to store what they have and end.
+pub fn cancel(out: &Path) -> Result<(), ExperimentError> {
+    let calls = Call::all(out)?;
+    if calls.is_empty() {
+        return Err(ExperimentError::NoCalls(out.to_owned()));
     }
+    // One that cannot be asked does not keep the others from it.
+    let stop = |call: &Call| call.asked.engine.launcher(Vec::<OsString>::new()).stop(call);
+    calls.iter().map(stop).fold(Ok(()), Result::and)
 }
