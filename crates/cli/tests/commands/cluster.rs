@@ -145,7 +145,7 @@ fn a_script_for_slurm_makes_its_run_stores_it_ahead_of_the_time_limit_and_goes_o
             "scontrol",
             "case $1 in show) echo 'MaxArraySize = 1001';; *) echo \"$@\" >>\"$0.said\";; esac",
         ),
-        ("squeue", "exit 0"),
+        ("squeue", "cat \"$0.says\" 2>/dev/null; exit 0"),
     ] {
         let path = format!("{bin}/{name}");
         std::fs::write(&path, format!("#!/bin/sh\n{does}\n")).unwrap();
@@ -175,12 +175,60 @@ fn a_script_for_slurm_makes_its_run_stores_it_ahead_of_the_time_limit_and_goes_o
     std::thread::sleep(Duration::from_millis(700));
     kill(task.id(), "TERM");
     assert_eq!(task.wait().unwrap().code(), Some(143));
+    // The machine it was on is gone, but not its lock: the same task again knows better.
+    let gone = "ecrl 77 node9 01234567-89ab-cdef-0123-456789abcdef slurm:3_0\n";
+    std::fs::write(format!("{out}/{NAME}/run.lock"), gone).unwrap();
     assert!(begin(command("sh").args([&script, "0"])).wait().unwrap().success());
     let whole = folder.path("whole");
     run(&["grid", "run", &grid, "--index", "0", "--out", &whole]);
     assert_same(&out, &whole);
     let log = std::fs::read_to_string(format!("{out}/logs/{NAME}.txt")).unwrap();
     assert_eq!(log.matches("resuming at ").count(), 2, "{log}");
+    // Of the other run Slurm says that it has ended, whatever its lock says.
+    let other = NAME.replace("-0", "-1");
+    std::fs::create_dir(format!("{out}/{other}")).unwrap();
+    std::fs::write(format!("{out}/{other}/run.lock"), gone.replace("3_0", "3_1")).unwrap();
+    std::fs::write(format!("{bin}/squeue.says"), "3_1|OUT_OF_MEMORY|node9|None\n").unwrap();
+    std::fs::write(format!("{out}/calls/1/3_1.txt"), "slurmstepd: error: oom_kill\n").unwrap();
+    let mut status = command(env!("CARGO_BIN_EXE_ecrl"));
+    let told = status.args(["grid", "status", &out]).output().unwrap();
+    let expected = format!("\n! {other}: out of memory: slurmstepd: error: oom_kill\n");
+    assert!(stdout(&told).contains(&expected), "{}", stdout(&told));
+}
+
+#[test]
+fn what_was_submitted_before_slurm_refused_the_rest_is_known_and_can_be_ended() {
+    let folder = Folder::new("midway");
+    let (grid, out, bin) = (folder.path("grid.toml"), folder.path("out"), folder.path("bin"));
+    std::fs::write(&grid, GRID).unwrap();
+    std::fs::create_dir(&bin).unwrap();
+    for (name, does) in [
+        (
+            "sbatch",
+            "test -e \"$0.again\" && { echo limit reached >&2; exit 1; }; touch \"$0.again\"; echo 41",
+        ),
+        ("scontrol", "echo 'MaxArraySize = 1'"),
+        ("squeue", "echo '41_0|PENDING||Priority'"),
+        ("scancel", "echo \"$@\" >\"$0.said\""),
+    ] {
+        let path = format!("{bin}/{name}");
+        std::fs::write(&path, format!("#!/bin/sh\n{does}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+    let run = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_ecrl")).env("PATH", &path).args(args).output().unwrap()
+    };
+    let refused = run(&["grid", &grid, "--out", &out, "--on", "slurm"]);
+    assert_eq!(String::from_utf8_lossy(&refused.stderr), "error: sbatch: limit reached\n");
+    let told = run(&["grid", "status", &out]);
+    assert!(stdout(&told).contains(". 1 waiting  - 1 stopped"), "{}", stdout(&told));
+    assert!(run(&["grid", "cancel", &out]).status.success());
+    assert_eq!(std::fs::read_to_string(format!("{bin}/scancel.said")).unwrap(), "--quiet 41\n");
+    // Nothing was submitted: nothing is kept.
+    let none = folder.path("none");
+    assert_eq!(run(&["grid", &grid, "--out", &none, "--on", "slurm"]).status.code(), Some(1));
+    assert!(!std::path::Path::new(&format!("{none}/calls/1/call.json")).exists());
 }
 
 #[test]
@@ -196,6 +244,8 @@ fn engines_that_are_not_there_and_options_that_say_nothing_get_one_line() {
     fails(&["--", "--qos=high"], 2, &format!("--qos {local}"));
     let threads = "--threads does not apply on Slurm; expected --cpus-per-task";
     fails(&["--on", "slurm", "--threads", "2"], 2, threads);
+    let mem = "--mem is 2GB; expected megabytes, or as in 500M or 2G";
+    fails(&["--on", "ray", "--mem", "2GB"], 2, mem);
     let ray = "--partition does not apply on Ray; expected --on slurm with it";
     fails(&["--on", "ray", "--partition", "a"], 2, ray);
     let option = "'high' after -- is no option; expected options of sbatch, as in -- --qos=high";
