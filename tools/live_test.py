@@ -174,6 +174,10 @@ def story(folder):
     page.keys("1", "/")
     page.driver.switch_to.active_element.send_keys("swim- ppo", Keys.ENTER)
     page.wait(lambda: len(page.rows()) == 3, "the filter")
+    by_reward = page.driver.execute_script("return [...runs.values()].filter((row) => row.run.startsWith('swim')).sort((a, b) => b.reward - a.reward).map((row) => row.run)")
+    page.driver.execute_script("set('filter', 'swim- sort:rew')")
+    page.wait(lambda: [row.split("swimmer")[0] for row in page.rows()] == by_reward, "the order")
+    page.driver.execute_script("set('filter', 'swim- ppo')")
     page.keys("a")
     page.wait(lambda: len(page.lines("reward")) == 3 and all(line[1] > 2 for line in page.lines("reward")), "three curves")
     raw = page.lines("reward")[0][2]

@@ -7,6 +7,7 @@ mod bench;
 mod disk;
 mod grid;
 mod lists;
+mod live;
 mod odd;
 mod own;
 mod policies;

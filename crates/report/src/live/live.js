@@ -86,9 +86,10 @@ const orders = {
 };
 const kept = (row) => row.constraints.length > 0 && row.constraints.every((c) => c.kept);
 const list = () => {
-  const words = look.filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const all = look.filter.toLowerCase().split(/\s+/).filter(Boolean), words = all.filter((word) => !word.startsWith("sort:"));
+  const typed = all.filter((word) => word.startsWith("sort:")).map((word) => Object.keys(orders).find((name) => word.length > 5 && name.startsWith(word.slice(5))));
   const has = (row) => { const text = `${row.run} ${row.task} ${row.algorithm} ${row.state} seed${row.seed} ${kept(row) ? "feasible" : ""}`.toLowerCase(); return words.every((word) => text.includes(word)); };
-  const order = orders[look.sort] ?? orders.recorded;
+  const order = orders[typed.find(Boolean) ?? look.sort] ?? orders.recorded;
   listed = [...runs].filter(([, row]) => has(row)).sort(([i, a], [j, b]) => order(a, b) || i - j).map(([id]) => id);
   const body = el("rows"), nodes = listed.map((id) => rows.get(id));
   // What is in its place already stays there: a list of a thousand is not made anew for one that moved.
