@@ -124,7 +124,8 @@ class Speaker:
             return self.end(run, str(error))
         if told["code"] is None:
             return None
-        run.actor.clear.remote()
+        with contextlib.suppress(Exception):
+            self.ray.get(run.actor.clear.remote(), timeout=30)
         return self.end(run, told.get("fault"))
 
     def begin(self, run: Run, told: dict[str, Any]) -> None:
@@ -191,9 +192,9 @@ class Speaker:
         self.runs.remove(run)
         if run.held is not None:
             run.held.release()
-        if fault is not None or run.begun is None:
-            with contextlib.suppress(Exception):
-                self.ray.kill(run.actor)
+        # Its processors are free as soon as it is gone.
+        with contextlib.suppress(Exception):
+            self.ray.kill(run.actor)
         tell("ended", run=run.index, fault=fault)
 
     def stop(self) -> None:
