@@ -19,8 +19,8 @@ import time
 import urllib.error
 import urllib.request
 
-import browser_test
 from browser_test import SHOTS, browser
+from engines import free_ports
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -31,17 +31,11 @@ ECRL = str(ROOT / "target/release/ecrl")
 FAST = ["--set", "hidden=[16,16]"]
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 class Server:
     """`ecrl live` on some folders."""
 
     def __init__(self, *words):
-        self.port = free_port()
+        self.port = free_ports(1)[0]
         self.process = subprocess.Popen([ECRL, "live", *map(str, words), "--quiet", "--port", str(self.port)], stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
 

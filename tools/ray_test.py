@@ -14,12 +14,13 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
+
+from engines import free_ports, lasting, runs_in, until
 
 ECRL = [sys.executable, "-m", "ecrl"]
 RAY = str(pathlib.Path(sys.executable).parent / "ray")
@@ -38,7 +39,7 @@ class Cluster:
     def __init__(self, folder):
         self.folder, self.nodes, self.count = folder, {}, 0
         (folder / "private").mkdir()
-        port, client = free_port(), free_port()
+        port, client = free_ports(1)[0], free_ports(1)[0]
         self.address, self.client = f"127.0.0.1:{port}", f"ray://127.0.0.1:{client}"
         self.env = {**os.environ, "RAY_ADDRESS": self.address, "RAY_USAGE_STATS_ENABLED": "0"}
         self.start("head", "--head", f"--port={port}", f"--ray-client-server-port={client}", "--num-cpus=0",
@@ -102,35 +103,6 @@ class Cluster:
     def begin(self, *words):
         return subprocess.Popen([*ECRL, *map(str, words)], env=self.env, cwd=self.folder, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def until(what, seconds, name):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = what()
-        if found:
-            return found
-        time.sleep(0.3)
-    raise AssertionError(f"waited {seconds} s for {name}")
-
-
-def lasting(run):
-    """What a run leaves behind that must not depend on who made it, or how often it was cut off."""
-    times = re.compile(r"seconds|steps_per_second")
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    lines = [{name: value for name, value in line.items() if not times.search(name)} for line in lines]
-    names = ("config.toml", "policy.safetensors", "best.safetensors", "population.jsonl")
-    return lines, {name: (run / name).read_bytes() for name in names if (run / name).exists()}
-
-
-def runs_in(folder):
-    return {path.parent.name: lasting(path.parent) for path in folder.glob("*/config.toml")}
 
 
 def processes(*parts):
@@ -207,7 +179,7 @@ def grid(cluster):
         for node in nodes:
             cluster.lose(node)
     # Where nobody is.
-    said = cluster.ecrl("grid", folder / "grid.toml", "--on", f"ray://127.0.0.1:{free_port()}", "--out", folder / "none", code=1)
+    said = cluster.ecrl("grid", folder / "grid.toml", "--on", f"ray://127.0.0.1:{free_ports(1)[0]}", "--out", folder / "none", code=1)
     assert said.count("error: ") == 1, said
     print(said.strip().splitlines()[-1])
 

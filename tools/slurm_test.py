@@ -8,7 +8,6 @@ submitted and asked after. Nothing is left running, and nothing is written but i
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -19,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from engines import free_ports, runs_in, until
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ECRL = ROOT / "target/release/ecrl"
@@ -161,39 +162,6 @@ MaxJobCount={job_count}
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def until(what, seconds, name):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = what()
-        if found:
-            return found
-        time.sleep(0.3)
-    raise AssertionError(f"waited {seconds} s for {name}")
-
-
-def lasting(run):
-    """What a run leaves behind that must not depend on who made it, or how often it was cut off."""
-    times = re.compile(r"seconds|steps_per_second")
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    lines = [{name: value for name, value in line.items() if not times.search(name)} for line in lines]
-    names = ("config.toml", "policy.safetensors", "best.safetensors", "population.jsonl")
-    return lines, {name: (run / name).read_bytes() for name in names if (run / name).exists()}
-
-
-def runs_in(folder):
-    return {path.parent.name: lasting(path.parent) for path in folder.glob("*/config.toml")}
 
 
 def numbers(status):
