@@ -1,9 +1,9 @@
 """Runs grids and trainings on a real Ray cluster of several nodes on this machine, and compares them with local ones.
 
-    make ray        (or, with ecrl and ray installed: python tools/ray_test.py [grid|workers|cost])
+    make ray        (or, with ecrl and ray installed: python tools/ray_test.py [shared|private|workers|cost])
 
-grid: runs of which an actor is killed, and a node with all on it, where the nodes share the folder of the runs and where they
-cannot read it. workers: trainings whose episodes actors play, of which one is killed. cost: what playing elsewhere costs.
+shared, private: runs of which an actor is killed, and a node with all on it, where the nodes share the folder of the runs and where
+they cannot read it. workers: trainings whose episodes actors play, of which one is lost. cost: what playing elsewhere costs.
 Nothing is left running, and nothing is written but in a temporary folder.
 """
 
@@ -105,22 +105,40 @@ class Cluster:
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-def processes(*parts):
-    """The processes whose command line has all of these."""
+def processes(cluster, *parts):
+    """The processes of this cluster whose command line has all of these."""
     found = []
-    for command in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            text = command.read_bytes().decode(errors="replace")
-            if all(part in text for part in parts):
-                found.append(int(command.parent.name))
+            number = int(entry.name)
+            if all(part in command_of(number) for part in parts) and is_of(cluster, number):
+                found.append(number)
     return found
+
+
+def is_of(cluster, process):
+    """Whether a process, or one above it, names the cluster's folder."""
+    while process > 1:
+        if str(cluster.folder) in command_of(process):
+            return True
+        process = parent(process)
+    return False
+
+
+def command_of(process):
+    return pathlib.Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace")
 
 
 def parent(process):
     return int(pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def grid(cluster):
+def times(run):
+    """When the files of a run were written, but for who holds it."""
+    return sorted((path.name, path.stat().st_mtime_ns) for path in run.iterdir() if path.name != "run.lock")
+
+
+def grid(cluster, shared):
     folder = cluster.folder
     (folder / "grid.toml").write_text(GRID)
     began = time.monotonic()
@@ -128,56 +146,54 @@ def grid(cluster):
     print(f"local: {time.monotonic() - began:.0f} s", flush=True)
     expected = runs_in(folder / "local")
     assert len(expected) == 12
-    for shared in (True, False):
-        nodes = [cluster.add(hidden=not shared) for _ in range(2)]
-        out = folder / ("shared" if shared else "private/runs")
-        on = "ray" if shared else cluster.client
-        began = time.monotonic()
-        running = cluster.begin("grid", folder / "grid.toml", "--on", on, "--out", out)
-        # An actor is killed with its run under way, then a node, and another one comes.
-        def first_run():
-            assert running.poll() is None, running.communicate()[0]
-            return processes("grid\0run", "--index")
-        run = until(first_run, 90, "a run to begin")[0]
-        time.sleep(3)
-        os.kill(parent(run), signal.SIGKILL)
-        print("an actor is killed", flush=True)
-        if not shared:
-            # One that waits there is made here meanwhile: it is left as it is.
-            cluster.ecrl("grid", "run", folder / "grid.toml", "--index", 11, "--out", out)
-            here = "half-cheetah-sac-lag_hidden=[16,16]_learning_starts=500_steps=20000-1"
-            made = sorted((path.name, path.stat().st_mtime_ns) for path in (out / here).iterdir())
-        time.sleep(15)
-        cluster.lose(nodes.pop())
-        print("a node is lost", flush=True)
-        nodes.append(cluster.add(hidden=not shared))
-        print(cluster.ecrl("grid", "status", out), flush=True)
-        said = running.communicate(timeout=900)[0]
-        assert running.returncode == 0 and "12 of 12 runs done" in said, said
-        print(said, f"{time.monotonic() - began:.0f} s", flush=True)
-        assert runs_in(out) == expected
-        print(f"12 runs, {'shared' if shared else 'brought back'}, to the bit those made here", flush=True)
-        if not shared:
-            left = sorted((path.name, path.stat().st_mtime_ns) for path in (out / here).iterdir())
-            assert left == made, (left, made)
-            logs = sorted(path.stem for path in (out / "logs").iterdir())
-            assert logs == sorted(expected), logs
-            assert not list(out.glob("*/*.ecrl-part"))
-        # Ended in the middle, it goes on: what was stored there has come back.
-        out = out.with_name("ended")
-        running = cluster.begin("grid", folder / "grid.toml", "--on", on, "--out", out)
-        until(lambda: processes("grid\0run", "--index"), 60, "a run to begin")
-        time.sleep(25)
-        running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=120)[0]
-        assert running.returncode == 130 and "the same command again goes on" in said, said
-        assert until(lambda: not processes("grid\0run", "--index"), 30, "all runs to end")
-        done = int(re.search(r"(\d+) of 12 runs done", said)[1])
-        cluster.ecrl("grid", folder / "grid.toml", "--out", out, "--jobs", 2)
-        assert runs_in(out) == expected
-        print(f"ended after {done} runs, and gone on with here: the same", flush=True)
-        for node in nodes:
-            cluster.lose(node)
+    nodes = [cluster.add(hidden=not shared) for _ in range(2)]
+    out = folder / ("shared" if shared else "private/runs")
+    on = "ray" if shared else cluster.client
+    began = time.monotonic()
+    running = cluster.begin("grid", folder / "grid.toml", "--on", on, "--out", out)
+    # An actor is killed with its run under way, then a node, and another one comes.
+    def first_run():
+        assert running.poll() is None, running.communicate()[0]
+        return processes(cluster, "grid\0run", "--index")
+    run = until(first_run, 90, "a run to begin")[0]
+    time.sleep(3)
+    os.kill(parent(run), signal.SIGKILL)
+    print("an actor is killed", flush=True)
+    if not shared:
+        # One that waits there is made here meanwhile: it is left as it is.
+        cluster.ecrl("grid", "run", folder / "grid.toml", "--index", 11, "--out", out)
+        here = "half-cheetah-sac-lag_hidden=[16,16]_learning_starts=500_steps=20000-1"
+        made = times(out / here)
+    time.sleep(15)
+    cluster.lose(nodes.pop())
+    print("a node is lost", flush=True)
+    nodes.append(cluster.add(hidden=not shared))
+    print(cluster.ecrl("grid", "status", out), flush=True)
+    said = running.communicate(timeout=900)[0]
+    assert running.returncode == 0 and "12 of 12 runs done" in said, said
+    print(said, f"{time.monotonic() - began:.0f} s", flush=True)
+    assert runs_in(out) == expected
+    print(f"12 runs, {'shared' if shared else 'brought back'}, to the bit those made here", flush=True)
+    if not shared:
+        assert times(out / here) == made, (times(out / here), made)
+        logs = sorted(path.stem for path in (out / "logs").iterdir())
+        assert logs == sorted(expected), logs
+        assert not list(out.glob("*/*.ecrl-part"))
+    # Ended in the middle, it goes on: what was stored there has come back.
+    out = out.with_name("ended")
+    running = cluster.begin("grid", folder / "grid.toml", "--on", on, "--out", out)
+    until(lambda: processes(cluster, "grid\0run", "--index"), 60, "a run to begin")
+    time.sleep(25)
+    running.send_signal(signal.SIGINT)
+    said = running.communicate(timeout=120)[0]
+    assert running.returncode == 130 and "the same command again goes on" in said, said
+    assert until(lambda: not processes(cluster, "grid\0run", "--index"), 30, "all runs to end")
+    done = int(re.search(r"(\d+) of 12 runs done", said)[1])
+    cluster.ecrl("grid", folder / "grid.toml", "--out", out, "--jobs", 2)
+    assert runs_in(out) == expected
+    print(f"ended after {done} runs, and gone on with here: the same", flush=True)
+    for node in nodes:
+        cluster.lose(node)
     # Where nobody is.
     said = cluster.ecrl("grid", folder / "grid.toml", "--on", f"ray://127.0.0.1:{free_ports(1)[0]}", "--out", folder / "none", code=1)
     assert said.count("error: ") == 1, said
@@ -203,7 +219,7 @@ def workers(cluster):
             cluster.lose(nodes.pop())
             lost = "a node"
         else:
-            os.kill(processes("ray::Player")[0], signal.SIGKILL)
+            os.kill(processes(cluster, "ray::Player")[0], signal.SIGKILL)
             lost = "one of them"
         said = running.communicate(timeout=600)[0]
         assert running.returncode == 0, said
@@ -220,7 +236,7 @@ def workers(cluster):
     said = running.communicate(timeout=60)[0]
     assert running.returncode == 130, said
     cluster.ecrl("resume", folder / "stopped", "--quiet")
-    assert until(lambda: not processes("ray::Player"), 30, "players to end")
+    assert until(lambda: not processes(cluster, "ray::Player"), 30, "players to end")
     for node in nodes:
         cluster.lose(node)
 
@@ -248,8 +264,13 @@ def cost(cluster):
 
 
 def main():
-    parts = {"grid": grid, "workers": workers, "cost": cost}
-    asked = sys.argv[1:] or ["grid", "workers"]
+    parts = {
+        "shared": lambda cluster: grid(cluster, True),
+        "private": lambda cluster: grid(cluster, False),
+        "workers": workers,
+        "cost": cost,
+    }
+    asked = sys.argv[1:] or ["shared", "private", "workers"]
     unknown = [part for part in asked if part not in parts]
     if unknown:
         sys.exit(f"error: '{unknown[0]}' is none of {', '.join(parts)}")

@@ -189,7 +189,7 @@ def faults(cluster):
     array = told_array(cluster)
     begun = until(lambda: [task for task in cluster.tasks("R") if task.startswith(f"{array}_")], 60, "a short run to begin")
     index = begun[0].split("_")[1]
-    killed = until(lambda: find(f"--index\0{index}\0", "short"), 30, "its process")
+    killed = until(lambda: find(cluster, f"--index\0{index}\0", "short"), 30, "its process")
     time.sleep(2)
     os.kill(killed, signal.SIGKILL)
     status = until(lambda: failing(cluster, out), 60, "the killed run to be told of")
@@ -248,12 +248,13 @@ def told_array(cluster):
     return max(int(number) for number in cluster.say("squeue", "-h", "-o", "%F").split())
 
 
-def find(words, grid):
-    """The process of a run of a call whose grid has as many tasks as that of this name."""
+def find(cluster, words, grid):
+    """The process of a run of one of this cluster's calls, of which the second is the short one."""
     for command in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             text = command.read_bytes().decode(errors="replace") + "\0"
-            if "grid\0run" in text and words in text and ("/2/" in text) == (grid == "short"):
+            call = f"{cluster.folder}/slurm/calls/{2 if grid == 'short' else 1}/"
+            if "grid\0run" in text and words in text and call in text:
                 return int(command.parent.name)
     return None
 
