@@ -2,7 +2,7 @@
 
     make fixtures      (or: python tools/pytorch_fixtures.py, with torch and numpy installed)
 
-Writes sac.json and ppo.json to crates/ecrl/tests/fixtures: small networks, batches and noise, and
+Writes sac.json, ppo.json, evolution.json and others to crates/ecrl/tests/fixtures: small networks, batches and noise, and
 the networks after some updates with torch.autograd and torch.optim.Adam.
 """
 
@@ -438,8 +438,37 @@ def trust_region():
     write("trust_region.json", {"torch": torch.__version__, "cases": cases})
 
 
+def evolution():
+    """A child that learns its parents' better actions: PDERL's loss, the squares summed, the regulariser a mean."""
+    torch.manual_seed(3)
+    rng = np.random.default_rng(3)
+    lr = 2e-3
+    child = network(OBS, ACTION, activation=torch.nn.Tanh)
+    start = flat(child)
+    optimiser = torch.optim.Adam(child.parameters(), lr)
+    batches = []
+    for _ in range(UPDATES):
+        obs = rng.normal(size=(BATCH, OBS)).astype(np.float32)
+        wanted = rng.uniform(-1, 1, (BATCH, ACTION)).astype(np.float32)
+        action = torch.tanh(child(torch.tensor(obs)))
+        loss = ((action - torch.tensor(wanted)) ** 2).sum() + (action**2).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        batches.append({"obs": obs.reshape(-1).tolist(), "wanted": wanted.reshape(-1).tolist(), "loss": loss.item()})
+    distillation = {
+        "sizes": [OBS, *HIDDEN, ACTION],
+        "lr": lr,
+        "start": start,
+        "batches": batches,
+        "after": flat(child),
+    }
+    write("evolution.json", {"torch": torch.__version__, "distillation": distillation})
+
+
 def main():
     torch.set_num_threads(1)
+    evolution()
     sac()
     constrained()
     ppo()

@@ -38,6 +38,10 @@ pub enum Stream {
     Order = 9,
     /// Second tests, of who may be the best.
     Retest = 10,
+    /// Perturbations of a policy, which are drawn anew wherever they are needed.
+    Perturbation = 11,
+    /// Episodes that several policies play from the same starts.
+    Common = 12,
     /// Evaluations of a policy, apart from training.
     Evaluation = 1000,
 }
@@ -92,6 +96,13 @@ impl Context {
             .zip(actors)
             .map(|(i, actor)| Ticket { actor, key: self.key(stream, i) })
             .collect();
+        self.play(&tickets, Choice::Sample)
+    }
+
+    /// The same, all from the same start.
+    pub fn play_from_one_start(&mut self, actors: &[Mlp]) -> Vec<Rollout> {
+        let key = self.key(Stream::Common, 0);
+        let tickets: Vec<Ticket> = actors.iter().map(|actor| Ticket { actor, key }).collect();
         self.play(&tickets, Choice::Sample)
     }
 

@@ -78,8 +78,8 @@ fn keeps(algorithm: &str, share: f64, more: &[&str]) {
 }
 
 /// Earns near the best that there is, at a force above the bound.
-fn breaks(algorithm: &str) {
-    let (_, log) = train(config(algorithm, &[]), 2);
+fn breaks(algorithm: &str, more: &[&str]) {
+    let (_, log) = train(config(algorithm, more), 2);
     let last = log.last().unwrap();
     assert!(last.get(&LEARNER_REWARD).unwrap() > 0.95 * UNCONSTRAINED, "{algorithm}: {last:?}");
     assert!(last.get(&LEARNER_COST).unwrap()[0] > 0.2, "{algorithm}: {last:?}");
@@ -87,7 +87,7 @@ fn breaks(algorithm: &str) {
 
 #[test]
 fn without_a_constraint_in_its_objective_the_bound_is_broken() {
-    ["ppo", "trpo", "td3"].into_iter().for_each(breaks);
+    ["ppo", "trpo", "td3"].into_iter().for_each(|algorithm| breaks(algorithm, &[]));
 }
 
 #[test]
@@ -134,6 +134,37 @@ fn multipliers_on_critics_of_costs() {
     keeps("sac-lag", 0.8, &["[multipliers]\nlambda = 0.5\neta = 0.1\n"]);
     keeps("sac-pid", 0.8, &["[multipliers]\nlambda = 0.5\nki = 0.1\n"]);
     keeps("td3-lag", 0.75, &["[multipliers]\neta = 0.1\n[td3]\nexploration = 0.05\n"]);
+}
+
+/// What evolution is given on so short a run.
+const EVOLVED: [(&str, &str); 5] = [
+    ("es", "[es]\npopulation = 20\nsigma = 0.1\nlr = 0.05\nhidden = [16]\n"),
+    ("cem-rl", "[learner]\nepisodes = 1\n[cem]\npopulation = 4\n[evolution]\nlearning = 2\n"),
+    (
+        "cerl",
+        "[portfolio]\nhorizons = [0.1, 1.0]\n[learner]\nepisodes = 4\n[evolution]\npopulation = 6\n",
+    ),
+    ("pderl", "[evolution]\npopulation = 6\n"),
+    ("supe-rl", "[evolution]\nperiod = 2\n"),
+];
+
+#[test]
+fn evolution_earns_most_without_a_constraint_in_its_objective() {
+    for (algorithm, more) in EVOLVED {
+        breaks(algorithm, &[more]);
+    }
+}
+
+#[test]
+fn evolution_with_multipliers() {
+    for (algorithm, more) in EVOLVED {
+        let rule = "[multipliers]\nrule = \"relative\"\nlambda = 0.5\neta = 0.1\n";
+        let ranking = match algorithm {
+            "es" => "",
+            _ => "[evolution]\nranking = \"feasibility-first\"\n[td3]\nexploration = 0.05\n",
+        };
+        keeps(algorithm, 0.6, &[more, rule, ranking]);
+    }
 }
 
 #[test]

@@ -187,6 +187,9 @@ fn every_metric_recorded_is_one_that_the_algorithm_lists() {
         {
             layers.toml(&format!("[{section}]\nhidden = [8]\nbatch = 8\n")).unwrap();
         }
+        if row.defaults().get("evolution").is_some_and(|section| section.get("period").is_some()) {
+            layers.set("evolution.period", 1);
+        }
         let mut trainer = trainer(&layers.build().unwrap(), 2, &["force<=0.1"]);
         let listed = [ecrl::metrics::COMMON, &row.metrics()[..]].concat();
         let mut seen: Vec<&str> = Vec::new();

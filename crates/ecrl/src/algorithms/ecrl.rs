@@ -13,13 +13,11 @@
 //! 1. Hu et al., Evolving Constrained Reinforcement Learning Policy, IJCNN 2023.
 //! 2. Khadka & Tumer, Evolution-Guided Policy Gradient in Reinforcement Learning, NeurIPS 2018.
 
-use cmdp::Constraint;
 use nets::Mlp;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Build, Champion, Collected, Definition, PAPER, Preset, Setup};
-use crate::best::Outcome;
-use crate::collect::episodes::{Rollout, constraint_values, mean_costs};
+use crate::collect::episodes::constraint_values;
 use crate::config::{ConfigError, Section};
 use crate::context::{Context, Stream};
 use crate::learners::ENTROPY;
@@ -31,13 +29,12 @@ use crate::learners::sac::{Sac, SacConfig};
 use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Metric, Record};
 use crate::multipliers::{AUTHORS_ASCENT, LAMBDA_LEARNER, Multipliers, Rule};
-use crate::population;
-use crate::population::census::{Census, Fate, Fates, Individual};
+use crate::population::EvolutionConfig;
+use crate::population::census::Census;
+use crate::population::contest;
+use crate::population::evolved::Evolved;
 use crate::population::ranking::Ranking;
-use crate::population::variation::{Descent, Origin, vary};
-use crate::population::{
-    EvolutionConfig, LAMBDA_MEAN, POPULATION_COST_MEAN, POPULATION_FEASIBLE, POPULATION_REWARD_MEAN,
-};
+use crate::population::variation::vary;
 use crate::state::{StateError, Walk};
 use crate::trainer::TrainError;
 
@@ -117,6 +114,9 @@ pub static BC: Definition<Evolution> = row(
     presets![AUTHORS_ASCENT],
 );
 
+/// Of μ and of log σ.
+const HEADS: usize = 2;
+
 static LEARNER_COPY: Metric<String> = Metric::new(
     "learner_copy",
     "population/learner_copy",
@@ -162,30 +162,9 @@ impl Section for EcrlSection {
 
 /// The population, the learner, and what they learn from.
 pub struct Evolution {
-    config: EvolutionConfig,
     learner: OffPolicy<Sac>,
-    population: Vec<Mlp>,
-    /// The champion of the last generation, as it was before variation.
-    champion: Mlp,
+    population: Evolved,
     multipliers: Box<dyn Multipliers>,
-    progress: Progress,
-}
-
-/// How far evolution has come.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Progress {
-    /// Where each actor of the population comes from.
-    descents: Vec<Descent>,
-    /// The slot that holds a copy of the learner that has not been ranked yet.
-    injected: Option<usize>,
-    fates: Fates,
-    census: Option<Census>,
-    /// B_C^g: J_C of the current generation's episodes.
-    values: Vec<Vec<f64>>,
-    /// The slots of the current generation's ranking, best first.
-    ranked: Vec<usize>,
-    /// How the champion did when it was ranked.
-    champion: Option<Outcome>,
 }
 
 impl Build for Evolution {
@@ -193,15 +172,8 @@ impl Build for Evolution {
     const STATE_VERSION: u32 = 2;
 
     fn metrics() -> Vec<&'static About> {
-        let own = [
-            &POPULATION_REWARD_MEAN.about,
-            &POPULATION_COST_MEAN.about,
-            &POPULATION_FEASIBLE.about,
-            &LAMBDA_LEARNER.about,
-            &LAMBDA_MEAN.about,
-            &LEARNER_COPY.about,
-        ];
-        [&off_policy::METRICS[..], &[&ENTROPY.about], &own].concat()
+        let own = [&LAMBDA_LEARNER.about, &LEARNER_COPY.about];
+        [&off_policy::METRICS[..], &[&ENTROPY.about], &contest::METRICS, &own].concat()
     }
 
     fn new(section: EcrlSection, setup: Setup) -> Result<Self, TrainError> {
@@ -211,124 +183,30 @@ impl Build for Evolution {
         let sac = Sac::new(sac, sizes, setup.rng);
         let learner = OffPolicy::new(learner, sac, &replay, setup.spec);
         let mut actor = || Sac::new_actor(&hidden, spec.observation, spec.action, setup.rng);
-        let population: Vec<Mlp> = (0..size).map(|_| actor()).collect();
+        let population = Evolved::new(config, (0..size).map(|_| actor()).collect());
         let multipliers = multipliers.build(spec.constraints.len(), size, setup.rng)?;
-        let progress = Progress {
-            descents: vec![Descent::without_parents(Origin::Initial); size],
-            injected: None,
-            fates: Fates::default(),
-            census: None,
-            values: Vec::new(),
-            ranked: Vec::new(),
-            champion: None,
-        };
-        let champion = population[0].clone();
-        Ok(Self { config, learner, population, champion, multipliers, progress })
-    }
-}
-
-impl Evolution {
-    fn rank(&self, context: &Context, played: &[Rollout]) -> Vec<usize> {
-        let rewards: Vec<f64> = played.iter().map(|r| r.episode.reward()).collect();
-        let violations: Vec<f64> = constraint_values(played)
-            .iter()
-            .map(|values| Constraint::violation(&context.spec.constraints, values))
-            .collect();
-        let mut rng = cmdp::rng(context.key(Stream::Evolution, 0));
-        self.config.ranking.order(&rewards, &violations, &mut rng)
-    }
-
-    fn champion_of(&self, played: &[Rollout], ranked: &[usize]) -> usize {
-        let reward = |slot: &usize| played[*slot].episode.reward();
-        match self.config.champion {
-            population::Champion::Ranking => ranked[0],
-            // Of equals, the first of the ranking.
-            population::Champion::Reward => *ranked
-                .iter()
-                .rev()
-                .max_by(|a, b| reward(a).total_cmp(&reward(b)))
-                .expect("a population"),
-        }
-    }
-
-    /// Makes the next population, and notes who was who in this one.
-    fn vary(&mut self, context: &Context, played: &[Rollout], ranked: &[usize]) -> Option<Fate> {
-        let Progress { descents, injected, fates, census, .. } = &mut self.progress;
-        let mut rng = cmdp::rng(context.key(Stream::Evolution, 1));
-        let next = vary(&mut self.population, ranked, &self.config, &mut rng);
-        let before = std::mem::replace(descents, next);
-        let fate = injected.take().map(|slot| match descents[slot].origin {
-            Origin::Elite => Fate::Elite,
-            Origin::Winner => Fate::Selected,
-            _ => Fate::Discarded,
-        });
-        fate.into_iter().for_each(|fate| fates.count(fate));
-        let individuals = ranked.iter().enumerate().map(|(rank, &slot)| {
-            let episode = &played[slot].episode;
-            let cost = episode.constraint_values();
-            Individual {
-                slot,
-                rank,
-                elite: rank < self.config.elites,
-                reward: episode.reward(),
-                violation: Constraint::violation(&context.spec.constraints, &cost),
-                cost,
-                lambda: self.multipliers.of_actor(slot).to_vec(),
-                descent: before[slot].clone(),
-            }
-        });
-        *census = Some(Census {
-            generation: context.generation,
-            learner_copies: *fates,
-            individuals: individuals.collect(),
-        });
-        fate
-    }
-
-    /// The learner takes the slot of the lowest-ranked, never an elite's; the slot's multipliers
-    /// answer the violations in a batch of past episodes.
-    fn inject_learner(&mut self, context: &Context, slot: usize) {
-        self.population[slot].params_mut().copy_from_slice(self.learner.actor().params());
-        self.progress.descents[slot] = Descent::without_parents(Origin::Learner);
-        self.progress.injected = Some(slot);
-        let mut rng = cmdp::rng(context.key(Stream::Multipliers, 0));
-        self.multipliers.update_actor(slot, &context.spec.constraints, &mut rng);
-    }
-
-    fn note(&self, context: &Context, played: &[Rollout], record: &mut Record) {
-        let (size, constraints) = (played.len() as f64, context.spec.constraints.len());
-        let rewards: f64 = played.iter().map(|r| r.episode.reward()).sum();
-        let kept = played.iter().filter(|r| r.episode.is_feasible()).count() as f64;
-        let lambdas: Vec<Vec<f64>> =
-            (0..played.len()).map(|slot| self.multipliers.of_actor(slot).to_vec()).collect();
-        record.set(&POPULATION_REWARD_MEAN, rewards / size);
-        record.set(&POPULATION_COST_MEAN, mean_costs(&constraint_values(played), constraints));
-        record.set(&POPULATION_FEASIBLE, kept / size);
-        record.set(&LAMBDA_MEAN, mean_costs(&lambdas, constraints));
+        Ok(Self { learner, population, multipliers })
     }
 }
 
 impl Algorithm for Evolution {
     /// Lines 7-16 of Algorithm 1: see docs/paper.md.
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
-        let population = context.play_each(&self.population, Stream::Population);
-        for (slot, rollout) in population.iter().enumerate() {
+        let played = context.play_each(&self.population.actors, Stream::Population);
+        for (slot, rollout) in played.iter().enumerate() {
             self.learner.experience.remember(rollout, self.multipliers.of_actor(slot));
         }
-        self.note(context, &population, record);
-        let ranked = self.rank(context, &population);
-        let champion = self.champion_of(&population, &ranked);
-        self.champion = self.population[champion].clone();
-        let episode = &population[champion].episode;
-        let (reward, cost) = (episode.reward(), episode.constraint_values());
-        self.progress.champion = Some(Outcome { reward, cost });
-        let fate = self.vary(context, &population, &ranked); // elites stay, the rest change
-        record.set_some(&LEARNER_COPY, fate.map(|fate| fate.name().to_owned()));
+        let lambda = |slot| self.multipliers.of_actor(slot).to_vec();
+        self.population.rank(&played, &lambda, context, record);
+        let fate = self.population.vary(context, |actors, ranked, config, rng| {
+            vary(actors, ranked, config, HEADS, rng) // elites stay, the rest change
+        });
+        record.set_some(&LEARNER_COPY, fate.first().map(|fate| fate.name().to_owned()));
         let learner = self.learner.play(context, self.multipliers.of_learner(), record);
-        let everyone = || population.iter().chain(&learner);
-        self.progress.values = constraint_values(everyone()); // B_C^g
-        self.multipliers.remember(&self.progress.values);
-        self.progress.ranked = ranked;
+        let everyone = || played.iter().chain(&learner);
+        let values = constraint_values(everyone()); // B_C^g
+        self.multipliers.remember(&values);
+        self.population.progress.values = values;
         let steps = note_episodes(everyone(), &context.spec.constraints, record);
         Collected { steps, updates: self.learner.updates_due(context, steps, record) }
     }
@@ -341,12 +219,16 @@ impl Algorithm for Evolution {
     /// Lines 22-28.
     fn conclude(&mut self, context: &Context, record: &mut Record) {
         if self.learner.experience.learning {
-            self.multipliers.update_learner(&self.progress.values, &context.spec.constraints);
+            let values = &self.population.progress.values;
+            self.multipliers.update_learner(values, &context.spec.constraints);
         }
-        if context.generation.is_multiple_of(self.config.sync_period)
-            && let Some(&last) = self.progress.ranked.last()
+        if context.generation.is_multiple_of(self.population.config.sync_period)
+            && let Some(&last) = self.population.progress.ranked.last()
         {
-            self.inject_learner(context, last); // and raise that slot's multiplier
+            // Never an elite's slot; its multipliers answer the violations in a batch of past episodes.
+            self.population.inject(last, &self.learner.actor());
+            let mut rng = cmdp::rng(context.key(Stream::Multipliers, 0));
+            self.multipliers.update_actor(last, &context.spec.constraints, &mut rng);
         }
         record.set(&LAMBDA_LEARNER, self.multipliers.of_learner().to_vec());
     }
@@ -354,12 +236,12 @@ impl Algorithm for Evolution {
     /// The learner does, and one of the population, which selection may make more of.
     fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
         self.learner.start_from(actor)?;
-        self.population[0].clone_from(actor);
+        self.population.actors[0].clone_from(actor);
         Ok(())
     }
 
     fn longest_generation(&self, spec: &cmdp::EnvSpec) -> u64 {
-        ((self.population.len() + self.learner.episodes()) * spec.max_steps) as u64
+        ((self.population.actors.len() + self.learner.episodes()) * spec.max_steps) as u64
     }
 
     fn actor(&self) -> Mlp {
@@ -367,12 +249,11 @@ impl Algorithm for Evolution {
     }
 
     fn champion(&self) -> Option<Champion> {
-        let played = self.progress.champion.clone()?;
-        Some(Champion { actor: self.champion.clone(), played })
+        self.population.champion(Mlp::clone)
     }
 
     fn census(&self) -> Option<&Census> {
-        self.progress.census.as_ref()
+        self.population.census()
     }
 
     fn replay(&self) -> Option<&Replay> {
@@ -385,15 +266,9 @@ impl Algorithm for Evolution {
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         self.learner.walk(walk)?;
-        for (slot, actor) in self.population.iter_mut().enumerate() {
-            walk.net(&format!("population{slot}"), actor)?;
-        }
-        walk.net("champion", &mut self.champion)?;
+        self.population.walk_actors(walk)?;
         self.multipliers.walk(walk)?;
-        let slots = self.population.len();
-        walk.fitting("evolution", &mut self.progress, "a population of this size", |p, _| {
-            p.descents.len() == slots && p.ranked.iter().chain(&p.injected).all(|&s| s < slots)
-        })
+        self.population.walk_progress(walk)
     }
 }
 

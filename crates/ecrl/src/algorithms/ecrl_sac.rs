@@ -194,7 +194,9 @@ impl Algorithm for Portfolio {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
         let none = vec![0.0; context.spec.constraints.len()];
         let played = self.play(context);
-        played.iter().for_each(|rollout| self.experience.remember(rollout, &none));
+        for rollout in &played {
+            self.experience.remember(rollout, &none);
+        }
         let steps = note_episodes(played.iter(), &context.spec.constraints, record);
         let asking = self.experience.count(steps, record);
         let learning = self.experience.learning;

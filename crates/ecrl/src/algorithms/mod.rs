@@ -1,22 +1,28 @@
 //! The algorithms: compositions of the parts, each a file with its equations, its section of the
 //! configuration and its rows. To add one, add a file and its rows here.
 
+mod cem_rl;
+mod cerl;
 mod cpo;
 pub(crate) mod cup;
 mod ecrl;
 mod ecrl_ppo;
 mod ecrl_sac;
+mod es;
 pub(crate) mod focops;
 pub(crate) mod ipo;
 mod metal;
 mod off_policy;
 pub(crate) mod on_policy;
 mod pdac;
+mod pderl;
 pub(crate) mod ppo;
 mod ppo_lag;
+mod prices;
 mod rcpo_ppo;
 mod sac;
 mod sac_lag;
+mod supe_rl;
 mod trpo;
 mod trust_region;
 
@@ -34,6 +40,11 @@ pub static ALGORITHMS: &[&dyn Row] = &[
     &ecrl::BC,
     &ecrl_ppo::ECRL_PPO,
     &ecrl_sac::ECRL_SAC,
+    &cem_rl::CEM_RL,
+    &cerl::CERL,
+    &pderl::PDERL,
+    &supe_rl::SUPE_RL,
+    &es::ES,
     &sac::RCPO,
     &sac::SAC,
     &ipo::IPO,

@@ -63,9 +63,21 @@ impl Rollout {
         .collect()
     }
 
+    /// Every observation that was acted on, row after row.
+    pub fn observations(&self) -> &[f32] {
+        let width = self.obs.len() / (self.rewards.len() + 1);
+        &self.obs[..self.obs.len() - width]
+    }
+
     /// Stores every transition with the multipliers in force; the last as a terminated one if it was,
-    /// or whatever ended it if `always_terminates`.
-    pub fn remember(&self, replay: &mut Replay, multipliers: &[f64], always_terminates: bool) {
+    /// or whatever ended it if `always_terminates`. Returns how many were stored.
+    pub fn remember(
+        &self,
+        replay: &mut Replay,
+        multipliers: &[f64],
+        always_terminates: bool,
+    ) -> usize {
+        let mut stored = 0;
         let steps = self.rewards.len();
         let lambda: Vec<f32> = multipliers.iter().map(|&x| x as f32).collect();
         let obs = self.obs.len() / (steps + 1);
@@ -75,6 +87,7 @@ impl Rollout {
             if row(&self.actions, t, action).iter().any(|a| !a.is_finite()) {
                 continue;
             }
+            stored += 1;
             replay.push(Transition {
                 obs: row(&self.obs, t, obs),
                 action: row(&self.actions, t, action),
@@ -85,6 +98,7 @@ impl Rollout {
                 terminated: (self.terminated || always_terminates) && t + 1 == steps,
             });
         }
+        stored
     }
 }
 

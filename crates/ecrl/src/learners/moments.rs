@@ -1,5 +1,7 @@
 //! Running mean and variance, for normalising what comes in.
 
+use nets::Mlp;
+
 use crate::state::{StateError, Walk};
 
 /// Running mean and variance of each of several numbers.
@@ -52,6 +54,35 @@ impl Moments {
     /// with for 1 to weigh as much as the first.
     pub fn units(&self) -> Vec<f64> {
         (1..self.mean.len()).map(|i| self.deviation(0) / self.deviation(i)).collect()
+    }
+
+    /// Works the normalisation of a network's inputs, `(x - mean)/deviation`, into its first layer.
+    pub fn work_into(&self, net: &mut Mlp) {
+        self.each_unit(net, |weight, i| {
+            let scaled = weight / self.deviation(i);
+            (scaled, -scaled * self.mean[i])
+        });
+    }
+
+    /// Takes it out of the first layer: what comes before the network from now on changes nothing.
+    pub fn take_out_of(&self, net: &mut Mlp) {
+        self.each_unit(net, |weight, i| (weight * self.deviation(i), weight * self.mean[i]));
+    }
+
+    /// Changes every weight of the first layer, and its unit's bias by the sum of what goes with them.
+    fn each_unit(&self, net: &mut Mlp, change: impl Fn(f64, usize) -> (f64, f64)) {
+        let (inputs, weights) = (net.sizes()[0], net.weight_range(0));
+        for (unit, bias) in net.bias_range(0).enumerate() {
+            let mut shift = 0.0;
+            for i in 0..inputs {
+                let weight = &mut net.params_mut()[weights.start + unit * inputs + i];
+                let (changed, shifts) = change(f64::from(*weight), i);
+                shift += shifts;
+                *weight = changed as f32;
+            }
+            let bias = &mut net.params_mut()[bias];
+            *bias = (f64::from(*bias) + shift) as f32;
+        }
     }
 
     /// Walks the moments under a name.

@@ -141,9 +141,10 @@ impl Experience {
         &self.config
     }
 
-    /// Stores every transition of an episode, whoever played it, with the multipliers in force.
-    pub fn remember(&mut self, rollout: &Rollout, multipliers: &[f64]) {
-        rollout.remember(&mut self.replay, multipliers, self.config.time_limit_terminates);
+    /// Stores every transition of an episode, whoever played it, with the multipliers in force; returns how many
+    /// there are.
+    pub fn remember(&mut self, rollout: &Rollout, multipliers: &[f64]) -> usize {
+        rollout.remember(&mut self.replay, multipliers, self.config.time_limit_terminates)
     }
 
     /// Counts a generation's steps, once everybody has played; returns how many of them ask for updates.
@@ -153,6 +154,14 @@ impl Experience {
         let asking = if self.learning || self.config.catch_up { steps } else { 0 };
         self.learnt_steps += asking;
         asking
+    }
+
+    /// The updates that a generation's steps ask for, once everybody has played; counted from the
+    /// start of the run, so that fractions of an update add up.
+    pub fn updates_due(&mut self, context: &Context, steps: u64, record: &mut Record) -> u64 {
+        self.count(steps, record);
+        let due = self.learnt_steps as f64 * self.config.grad_steps_per_env_step;
+        if self.learning { (due.round() as u64).saturating_sub(context.grad_steps) } else { 0 }
     }
 
     /// Walks everything that lasts but the replay buffer.
@@ -190,6 +199,11 @@ impl<L: Learner> OffPolicy<L> {
         &self.learner
     }
 
+    /// Who learns, to be changed by others than updates.
+    pub fn learner_mut(&mut self) -> &mut L {
+        &mut self.learner
+    }
+
     /// The policy.
     pub fn actor(&self) -> Cow<'_, Mlp> {
         self.learner.actor()
@@ -208,9 +222,7 @@ impl<L: Learner> OffPolicy<L> {
         for rollout in &played {
             self.experience.remember(rollout, multipliers);
         }
-        let costs = mean_costs(&constraint_values(&played), context.spec.constraints.len());
-        record.set(&ROLLOUT_REWARD, mean(played.iter().map(|r| r.episode.reward())));
-        record.set(&ROLLOUT_COST, costs);
+        note_play(&played, context.spec.constraints.len(), record);
         played
     }
 
@@ -225,13 +237,9 @@ impl<L: Learner> OffPolicy<L> {
         Collected { steps, updates: self.updates_due(context, steps, record) }
     }
 
-    /// The updates that a generation's steps ask for, once everybody has played; counted from the
-    /// start of the run, so that fractions of an update add up.
+    /// See [`Experience::updates_due`].
     pub fn updates_due(&mut self, context: &Context, steps: u64, record: &mut Record) -> u64 {
-        self.experience.count(steps, record);
-        let Experience { config, learnt_steps, learning, .. } = &self.experience;
-        let due = *learnt_steps as f64 * config.grad_steps_per_env_step;
-        if *learning { (due.round() as u64).saturating_sub(context.grad_steps) } else { 0 }
+        self.experience.updates_due(context, steps, record)
     }
 
     /// One update.
@@ -246,6 +254,12 @@ impl<L: Learner> OffPolicy<L> {
         self.learner.walk(walk)?;
         self.experience.walk(walk)
     }
+}
+
+/// Notes what came of a learner's own episodes.
+pub fn note_play(played: &[Rollout], constraints: usize, record: &mut Record) {
+    record.set(&ROLLOUT_REWARD, mean(played.iter().map(|r| r.episode.reward())));
+    record.set(&ROLLOUT_COST, mean_costs(&constraint_values(played), constraints));
 }
 
 /// Notes what is to be told of all episodes of a generation; returns their steps.

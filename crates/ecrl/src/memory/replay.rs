@@ -63,6 +63,11 @@ impl Replay {
         self.len
     }
 
+    /// Transitions it can hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Whether nothing has been stored yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -1,7 +1,14 @@
 //! How actors are ranked and varied.
 
+pub mod cem;
 pub mod census;
+pub mod contest;
+pub mod distillation;
+pub mod es;
+pub mod evolved;
+pub mod memory;
 pub mod operators;
+pub mod proximal;
 pub mod ranking;
 pub mod selection;
 pub mod variation;

@@ -30,13 +30,13 @@ struct Tensors {
     bias: Range<usize>,
 }
 
-/// Every weight matrix; of the last layer the head of the means and that of log σ are two.
-fn tensors(actor: &Mlp) -> Vec<Tensors> {
+/// Every weight matrix; that of the last layer counts as one for each head.
+fn tensors(actor: &Mlp, heads: usize) -> Vec<Tensors> {
     let last = actor.layers() - 1;
     let layers = (0..=last).flat_map(|layer| {
         let (inputs, outputs) = (actor.sizes()[layer], actor.sizes()[layer + 1]);
         let (weight, bias) = (actor.weight_range(layer).start, actor.bias_range(layer).start);
-        let heads = if layer == last { 2 } else { 1 };
+        let heads = if layer == last { heads } else { 1 };
         let rows = outputs / heads;
         (0..heads).map(move |head| {
             let (weight, bias) = (weight + head * rows * inputs, bias + head * rows);
@@ -47,10 +47,10 @@ fn tensors(actor: &Mlp) -> Vec<Tensors> {
     layers.collect()
 }
 
-/// Exchanges rows of weights and entries of biases between two actors of the same shape; only those
-/// who receive are changed.
-pub fn crossover(a: &mut Mlp, b: &mut Mlp, receives: [bool; 2], rng: &mut Rng) {
-    for Tensors { inputs, rows, weight, bias } in tensors(a) {
+/// Exchanges rows of weights and entries of biases between two actors of the same shape, whose last layer has so
+/// many heads; only those who receive are changed.
+pub fn crossover(a: &mut Mlp, b: &mut Mlp, receives: [bool; 2], heads: usize, rng: &mut Rng) {
+    for Tensors { inputs, rows, weight, bias } in tensors(a, heads) {
         let copies = rng.random_range(0..=(CROSSOVER_ROWS * rows as f64) as usize);
         for _ in 0..copies {
             let start = weight.start + inputs * rng.random_range(0..rows);
@@ -74,9 +74,9 @@ fn exchange(a: &mut Mlp, b: &mut Mlp, range: Range<usize>, receives: [bool; 2], 
     }
 }
 
-/// Changes some entries of some tensors.
-pub fn mutate(actor: &mut Mlp, rng: &mut Rng) {
-    for Tensors { weight, bias, .. } in tensors(actor) {
+/// Changes some entries of some tensors of an actor whose last layer has so many heads.
+pub fn mutate(actor: &mut Mlp, heads: usize, rng: &mut Rng) {
+    for Tensors { weight, bias, .. } in tensors(actor, heads) {
         for (range, rarity, reset) in [(weight, 1.0, 0.1), (bias, BIAS, 1.0)] {
             let u: f64 = rng.random();
             if rng.random_bool((rarity * 2.0 * u).min(1.0)) {
@@ -132,7 +132,7 @@ pub(super) mod tests {
             let mut pair = marked(2);
             let mut rng = cmdp::rng([seed, 0, 0, 0]);
             let [a, b] = pair.get_disjoint_mut([0, 1]).unwrap();
-            crossover(a, b, [true, true], &mut rng);
+            crossover(a, b, [true, true], 2, &mut rng);
             let weight = a.weight_range(0);
             for row in a.params()[weight.clone()].chunks(4).zip(b.params()[weight].chunks(4)) {
                 for (numbers, own) in [(row.0, 1.0), (row.1, 2.0)] {
@@ -178,7 +178,7 @@ pub(super) mod tests {
                 net
             });
             let [a, b] = &mut pair;
-            crossover(a, b, [true, true], &mut cmdp::rng([seed, 0, 0, 0]));
+            crossover(a, b, [true, true], 2, &mut cmdp::rng([seed, 0, 0, 0]));
             let (first, second) = (heads(a, 1.0), heads(b, 2.0));
             let copied = [first[0] + second[0], first[1] + second[1]];
             for (head, &copied) in copied.iter().enumerate() {
@@ -211,7 +211,7 @@ pub(super) mod tests {
         for seed in 0..200 {
             let mut pair = marked(2);
             let [a, b] = pair.get_disjoint_mut([0, 1]).unwrap();
-            crossover(a, b, [false, true], &mut cmdp::rng([seed, 0, 0, 0]));
+            crossover(a, b, [false, true], 2, &mut cmdp::rng([seed, 0, 0, 0]));
             assert!(a.params().iter().all(|&x| x == 1.0));
         }
     }
@@ -225,7 +225,7 @@ pub(super) mod tests {
         for seed in 0..DRAWS as u64 {
             let mut net = Mlp::zeros(&[30, 40, 2], Activation::Relu);
             net.params_mut().fill(1.0);
-            mutate(&mut net, &mut cmdp::rng([seed, 0, 0, 0]));
+            mutate(&mut net, 2, &mut cmdp::rng([seed, 0, 0, 0]));
             let changed =
                 |range: Range<usize>| net.params()[range].iter().filter(|&&x| x != 1.0).count();
             assert!(changed(net.weight_range(0)) <= 60, "a twentieth of 1200");
@@ -272,7 +272,7 @@ pub(super) mod tests {
         let (mut weights, mut biases) = (vec![], vec![]);
         for seed in 0..20_000 {
             let mut net = Mlp::zeros(&[30, 40, 2], Activation::Relu);
-            mutate(&mut net, &mut cmdp::rng([seed, 0, 0, 0]));
+            mutate(&mut net, 2, &mut cmdp::rng([seed, 0, 0, 0]));
             let reset = |range: Range<usize>| {
                 net.params()[range]
                     .iter()

@@ -1,4 +1,5 @@
-//! Who is better: by reward alone, or by stochastic ranking of reward and violation together.
+//! Who is better: by reward alone, by reward among those who keep the constraints and by violation among the
+//! others (Deb, Comput. Methods Appl. Mech. Eng. 186, 2000), or by stochastic ranking of both together.
 //!
 //! Stochastic ranking (Algorithm 2 of the paper; Runarsson & Yao, IEEE Trans. Evol. Comput. 4(3),
 //! 2000) bubbles individuals up a list: two neighbours are compared by reward if both keep every
@@ -16,6 +17,8 @@ use crate::config::{ConfigError, range};
 pub enum Ranking {
     /// Highest reward first.
     Reward,
+    /// Those who keep every constraint by reward, then the others by violation.
+    FeasibilityFirst,
     /// Stochastic ranking.
     Stochastic {
         /// The tolerance P_f: how often reward decides although a constraint is broken.
@@ -45,7 +48,7 @@ impl Ranking {
     /// Checks every value against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         match *self {
-            Self::Reward => Ok(()),
+            Self::Reward | Self::FeasibilityFirst => Ok(()),
             Self::Stochastic { pf, .. } => range::share("evolution.pf", pf),
         }
     }
@@ -54,6 +57,7 @@ impl Ranking {
     pub fn order(self, rewards: &[f64], violations: &[f64], rng: &mut Rng) -> Vec<usize> {
         match self {
             Self::Reward => reward_ranking(rewards),
+            Self::FeasibilityFirst => feasibility_ranking(rewards, violations),
             Self::Stochastic { pf, early_stop } => {
                 stochastic_ranking(rewards, violations, pf, early_stop, rng)
             }
@@ -65,6 +69,13 @@ impl Ranking {
 pub fn reward_ranking(rewards: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rewards.len()).collect();
     order.sort_by(|&a, &b| rewards[b].total_cmp(&rewards[a]));
+    order
+}
+
+/// Indices by rising violation, which is 0 for all who keep every constraint; of equals, by falling reward.
+pub fn feasibility_ranking(rewards: &[f64], violations: &[f64]) -> Vec<usize> {
+    let mut order = reward_ranking(rewards);
+    order.sort_by(|&a, &b| violations[a].total_cmp(&violations[b]));
     order
 }
 
@@ -112,6 +123,14 @@ mod tests {
     #[test]
     fn reward_ranking_is_stable() {
         assert_eq!(reward_ranking(&[1.0, 3.0, 2.0, 3.0]), [1, 3, 2, 0]);
+    }
+
+    #[test]
+    fn the_feasible_come_first_whatever_the_others_earn() {
+        let (rewards, violations) = ([9.0, 1.0, 3.0, 8.0, 7.0], [0.1, 0.0, 0.0, 0.02, 0.1]);
+        let mut rng = cmdp::rng([0; 4]);
+        let order = Ranking::FeasibilityFirst.order(&rewards, &violations, &mut rng);
+        assert_eq!(order, [2, 1, 3, 0, 4]);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub enum Origin {
     Child,
     /// The learner.
     Learner,
+    /// Drawn from a distribution.
+    Drawn,
 }
 
 /// An actor's descent: how it came about, from which slots of the generation before.
@@ -61,15 +63,25 @@ impl Descent {
     }
 }
 
-/// Turns a ranked population into the next one; returns the descent of every slot.
-///
-/// `ranked` holds slots, best first.
-pub fn vary(
+/// Who stays of a ranked population, and whose slots are to be filled.
+pub struct Brood {
+    /// How each slot came about, as far as it is filled.
+    pub descents: Vec<Descent>,
+    /// The slots of those who stay as they are.
+    pub elites: Vec<usize>,
+    /// The slots of those who stay for now, of which one may be named twice.
+    pub winners: Vec<usize>,
+    /// The slots that are still to be filled.
+    pub orphans: Vec<usize>,
+}
+
+/// Chooses elites and winners; of the other slots the first become copies of the elites.
+pub fn brood(
     population: &mut [Mlp],
     ranked: &[usize],
     config: &EvolutionConfig,
     rng: &mut Rng,
-) -> Vec<Descent> {
+) -> Brood {
     let elites = &ranked[..config.elites];
     let is_elite = |slot: &usize| elites.contains(slot);
     let winners = tournaments(ranked, config, rng);
@@ -79,19 +91,33 @@ pub fn vary(
             false => Descent::of(Origin::Winner, &[slot]),
         })
         .collect();
-
-    let losers: Vec<usize> =
+    let mut losers: Vec<usize> =
         ranked.iter().copied().filter(|slot| !is_elite(slot) && !winners.contains(slot)).collect();
     let copies = elites.len().min(losers.len());
-    for (&elite, &slot) in elites.iter().zip(&losers) {
+    for (&elite, slot) in elites.iter().zip(losers.drain(..copies)) {
         copy(population, elite, slot);
         descents[slot] = Descent::of(Origin::Copy, &[elite]);
     }
-    for pair in losers[copies..].chunks(2) {
-        let (elite, winner) = (pick(elites, rng), pick(&winners, rng));
+    Brood { descents, elites: elites.to_vec(), winners, orphans: losers }
+}
+
+/// Turns a ranked population into the next one; returns the descent of every slot.
+///
+/// `ranked` holds slots, best first; the last layer of an actor has so many heads.
+pub fn vary(
+    population: &mut [Mlp],
+    ranked: &[usize],
+    config: &EvolutionConfig,
+    heads: usize,
+    rng: &mut Rng,
+) -> Vec<Descent> {
+    let Brood { mut descents, elites, winners, orphans } = brood(population, ranked, config, rng);
+    let is_elite = |slot: &usize| elites.contains(slot);
+    for pair in orphans.chunks(2) {
+        let (elite, winner) = (pick(&elites, rng), pick(&winners, rng));
         let mut children = [population[elite].clone(), population[winner].clone()];
         let [a, b] = &mut children;
-        crossover(a, b, [true, true], rng);
+        crossover(a, b, [true, true], heads, rng);
         for (&slot, child) in pair.iter().zip(children) {
             population[slot] = child;
             descents[slot] = Descent::of(Origin::Child, &[elite, winner]);
@@ -101,7 +127,7 @@ pub fn vary(
         if pair[0] != pair[1] && rng.random_bool(CROSSOVER_WINNERS) {
             let receives = [!is_elite(&pair[0]), !is_elite(&pair[1])];
             let [a, b] = population.get_disjoint_mut([pair[0], pair[1]]).expect("two slots");
-            crossover(a, b, receives, rng);
+            crossover(a, b, receives, heads, rng);
             for (slot, other) in [(pair[0], pair[1]), (pair[1], pair[0])] {
                 if !is_elite(&slot) && !descents[slot].parents.contains(&other) {
                     descents[slot].parents.push(other);
@@ -111,11 +137,11 @@ pub fn vary(
     }
     for slot in (0..population.len()).filter(|slot| !is_elite(slot)) {
         if rng.random_bool(config.mutation) {
-            mutate(&mut population[slot], rng);
+            mutate(&mut population[slot], heads, rng);
             descents[slot].mutated = true;
         }
         if population[slot].params().iter().any(|x| !x.is_finite()) {
-            let elite = pick(elites, rng);
+            let elite = pick(&elites, rng);
             copy(population, elite, slot);
             descents[slot] = Descent::of(Origin::Copy, &[elite]);
         }
@@ -171,7 +197,8 @@ mod tests {
         for seed in 0..300 {
             let mut population = marked(10);
             let before = population.clone();
-            let descents = vary(&mut population, &ranked, &config, &mut cmdp::rng([seed, 0, 0, 0]));
+            let descents =
+                vary(&mut population, &ranked, &config, 2, &mut cmdp::rng([seed, 0, 0, 0]));
             for elite in [7, 2] {
                 assert_eq!(population[elite], before[elite]);
                 assert_eq!(descents[elite], Descent::of(Origin::Elite, &[elite]));
@@ -217,7 +244,7 @@ mod tests {
             let key = [seed, 0, 0, 0];
             let winners = tournaments(&ranked, &config, &mut cmdp::rng(key));
             let mut population = marked(10);
-            let descents = vary(&mut population, &ranked, &config, &mut cmdp::rng(key));
+            let descents = vary(&mut population, &ranked, &config, 2, &mut cmdp::rng(key));
             for pair in winners.chunks_exact(2).filter(|p| p[0] > 1 && p[1] > 1 && p[0] != p[1]) {
                 // The doubled winner stands in two pairs: leave those out.
                 if winners.iter().filter(|w| pair.contains(w)).count() == 2 {
@@ -236,7 +263,8 @@ mod tests {
         const DRAWS: usize = 5000;
         let mut mutated = 0;
         for seed in 0..DRAWS as u64 {
-            let descents = vary(&mut marked(10), &ranked, &config, &mut cmdp::rng([seed, 0, 0, 0]));
+            let descents =
+                vary(&mut marked(10), &ranked, &config, 2, &mut cmdp::rng([seed, 0, 0, 0]));
             mutated += descents.iter().filter(|d| d.mutated).count();
         }
         close(mutated as f64 / (8 * DRAWS) as f64, 0.9, 8 * DRAWS, "p_m");
@@ -248,7 +276,7 @@ mod tests {
         let mut population = marked(10);
         population[5].params_mut()[3] = f32::INFINITY;
         population[6].params_mut()[0] = f32::NAN;
-        vary(&mut population, &ranked, &evolution(|_| {}), &mut cmdp::rng([1; 4]));
+        vary(&mut population, &ranked, &evolution(|_| {}), 2, &mut cmdp::rng([1; 4]));
         assert!(population.iter().all(|net| net.params().iter().all(|x| x.is_finite())));
     }
 
@@ -259,7 +287,7 @@ mod tests {
             let config = evolution(|c| (c.population, c.elites) = (size, elites));
             for seed in 0..50 {
                 let mut population = marked(size);
-                vary(&mut population, &ranked, &config, &mut cmdp::rng([seed, 0, 0, 0]));
+                vary(&mut population, &ranked, &config, 2, &mut cmdp::rng([seed, 0, 0, 0]));
                 assert_eq!(population[0], marked(1)[0]);
             }
         }

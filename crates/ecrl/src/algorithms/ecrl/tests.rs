@@ -5,8 +5,10 @@ use std::any::Any;
 use super::*;
 use crate::config::Layers;
 use crate::metrics::{CHAMPION_REWARD, ENV_STEPS, GRAD_STEPS};
+use crate::population::census::{Fates, Individual};
+use crate::population::variation::Origin;
 use crate::trainer::Trainer;
-use cmdp::{Env, PointMass};
+use cmdp::{Constraint, Env, PointMass};
 
 fn evolution(trainer: &Trainer) -> &Evolution {
     (&*trainer.algorithm as &dyn Any).downcast_ref().unwrap()
@@ -98,7 +100,7 @@ fn the_learner_joins_the_population_every_sync_period_and_never_on_an_elite() {
     let mut fates = 0;
     for n in 1..=30 {
         let record = step(&mut trainer);
-        let census = evolution(&trainer).progress.census.clone().unwrap();
+        let census = evolution(&trainer).census().unwrap().clone();
         let learners: Vec<&Individual> =
             census.individuals.iter().filter(|one| one.descent.origin == Origin::Learner).collect();
         // Injected at the end of an even generation, ranked in the odd one that follows.
@@ -106,16 +108,16 @@ fn the_learner_joins_the_population_every_sync_period_and_never_on_an_elite() {
         assert_eq!(record.get(&LEARNER_COPY).is_some(), n % 2 == 1 && n > 1);
         fates += u64::from(record.get(&LEARNER_COPY).is_some());
         if n % 2 == 0 {
-            let slot = evolution(&trainer).progress.injected.unwrap();
+            let slot = evolution(&trainer).population.progress.injected[0];
             let last = census.individuals.last().unwrap();
             assert!(!last.elite && last.slot == slot);
             assert_eq!(
-                evolution(&trainer).population[slot].params(),
+                evolution(&trainer).population.actors[slot].params(),
                 evolution(&trainer).learner.actor().params()
             );
         }
     }
-    let Fates { elite, selected, discarded } = evolution(&trainer).progress.fates;
+    let Fates { elite, selected, discarded } = evolution(&trainer).population.progress.fates;
     assert_eq!(elite + selected + discarded, fates);
 }
 
@@ -123,10 +125,10 @@ fn the_learner_joins_the_population_every_sync_period_and_never_on_an_elite() {
 fn the_champion_is_tested_as_it_was_ranked() {
     let mut trainer = trainer("ecrl", "[test]\nevery = 0\n");
     for _ in 0..5 {
-        let before = evolution(&trainer).population.clone();
+        let before = evolution(&trainer).population.actors.clone();
         let record = step(&mut trainer);
         let first = evolution(&trainer).census().unwrap().individuals[0].slot;
-        assert_eq!(evolution(&trainer).population[first], before[first]);
+        assert_eq!(evolution(&trainer).population.actors[first], before[first]);
         assert!(record.get(&CHAMPION_REWARD).is_some());
     }
 }
@@ -139,7 +141,7 @@ fn the_champion_is_the_first_of_the_ranking_or_the_most_rewarding() {
         let values = format!("[evolution]\nchampion = \"{champion}\"\npf = 0.0\n");
         let mut trainer = trainer("ecrl", &values);
         for _ in 0..5 {
-            let before = evolution(&trainer).population.clone();
+            let before = evolution(&trainer).population.actors.clone();
             step(&mut trainer);
             let individuals = &evolution(&trainer).census().unwrap().individuals;
             let best = individuals.iter().max_by(|a, b| a.reward.total_cmp(&b.reward)).unwrap();

@@ -123,20 +123,8 @@ impl Ppo {
     /// The policy as all others are: from an observation as it comes to `[μ, log σ]`, or to scores. The
     /// normalisation is worked into the first layer, log σ into the last.
     pub fn actor(&self) -> Mlp {
-        let inputs = self.policy.net.sizes()[0];
         let mut actor = self.policy.net.with_constants(&self.log_sigma);
-        let (weights, biases) = (actor.weight_range(0), actor.bias_range(0));
-        for (unit, bias) in biases.enumerate() {
-            let mut shift = 0.0;
-            for i in 0..inputs {
-                let weight = &mut actor.params_mut()[weights.start + unit * inputs + i];
-                let scaled = f64::from(*weight) / self.observations.deviation(i);
-                shift += scaled * self.observations.mean[i];
-                *weight = scaled as f32;
-            }
-            let bias = &mut actor.params_mut()[bias];
-            *bias = (f64::from(*bias) - shift) as f32;
-        }
+        self.observations.work_into(&mut actor);
         actor
     }
 
@@ -313,7 +301,8 @@ impl Ppo {
         let first = self.observations.is_empty();
         self.observations.add(&self.batch.obs);
         if self.started && first {
-            self.take_back_normalisation();
+            // A policy that it started from goes on acting as it did.
+            self.observations.take_out_of(&mut self.policy.net);
         }
         let signals = self.critics.len();
         let scales: Vec<f32> = (0..signals).map(|i| self.returns.deviation(i) as f32).collect();
@@ -323,23 +312,6 @@ impl Ppo {
         });
         let rows: Vec<f32> = rows.collect();
         self.returns.add(&rows);
-    }
-
-    /// Takes the normalisation of what was seen, which comes before the policy from now on, out of its
-    /// first layer: a policy that it started from goes on acting as it did.
-    fn take_back_normalisation(&mut self) {
-        let net = &mut self.policy.net;
-        let (inputs, weights) = (net.sizes()[0], net.weight_range(0));
-        for (unit, bias) in net.bias_range(0).enumerate() {
-            let mut shift = 0.0;
-            for i in 0..inputs {
-                let weight = &mut net.params_mut()[weights.start + unit * inputs + i];
-                shift += f64::from(*weight) * self.observations.mean[i];
-                *weight = (f64::from(*weight) * self.observations.deviation(i)) as f32;
-            }
-            let bias = &mut net.params_mut()[bias];
-            *bias = (f64::from(*bias) + shift) as f32;
-        }
     }
 
     /// Walks everything that lasts.

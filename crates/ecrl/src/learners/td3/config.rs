@@ -1,5 +1,6 @@
 //! The values of TD3.
 
+use nets::{Activation, Mlp};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, range};
@@ -9,6 +10,9 @@ use crate::config::{ConfigError, range};
 pub struct Td3Config {
     /// Units of the hidden layers of all networks.
     pub hidden: Vec<usize>,
+    /// What follows the actor's hidden layers: relu or tanh.
+    #[serde(default)]
+    pub activation: Activation,
     /// Transitions in a batch.
     pub batch: usize,
     /// Discount γ; nearer to 1 looks further ahead.
@@ -21,7 +25,7 @@ pub struct Td3Config {
     pub critic_lr: f64,
     /// Updates of the critics for each of the actor and of the targets.
     pub delay: u64,
-    /// Deviation of what is added to the actor's output, before tanh, when it plays.
+    /// Deviation of what is added to the actor's output, before tanh, when it plays; 0 for none.
     pub exploration: f64,
     /// Deviation of what is added to the target's actions.
     pub smoothing: f64,
@@ -33,6 +37,7 @@ impl Default for Td3Config {
     fn default() -> Self {
         Self {
             hidden: vec![256, 256],
+            activation: Activation::Relu,
             batch: 256,
             gamma: 0.99,
             tau: 5e-3,
@@ -47,6 +52,12 @@ impl Default for Td3Config {
 }
 
 impl Td3Config {
+    /// A network of actions as a policy like all others, with the noise it plays with.
+    pub fn express(&self, net: &Mlp) -> Mlp {
+        let actions = *net.sizes().last().expect("a layer");
+        net.with_constants(&vec![nets::gaussian::clamp(self.exploration.ln() as f32); actions])
+    }
+
     /// The keys whose values may change in the midst of a run.
     pub const CHANGEABLE: [&'static str; 8] = [
         "td3.gamma",
@@ -78,7 +89,7 @@ impl Td3Config {
         range::positive("td3.actor_lr", self.actor_lr)?;
         range::positive("td3.critic_lr", self.critic_lr)?;
         range::check((1..=1000).contains(&self.delay), "td3.delay", self.delay, "1 to 1000")?;
-        range::positive("td3.exploration", self.exploration)?;
+        range::not_negative("td3.exploration", self.exploration)?;
         range::not_negative("td3.smoothing", self.smoothing)?;
         range::not_negative("td3.smoothing_clip", self.smoothing_clip)
     }

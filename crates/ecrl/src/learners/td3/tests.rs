@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::learners::ppo::tests::{floats, rows_of};
+use crate::memory::replay::Transition;
 
 const FIXTURE: &str = include_str!("../../../tests/fixtures/constrained.json");
 
@@ -27,10 +28,11 @@ fn four_updates_with_critics_of_costs_agree_with_pytorch() {
     };
     let mut td3 = Td3::new(config, [size("obs"), size("action"), 2], &mut cmdp::rng([0; 4]));
     let start = &case["start"];
-    td3.actor.net.params_mut().copy_from_slice(&floats(&start["actor"]));
-    td3.target.clone_from(&td3.actor.net);
+    td3.climber.actor.net.params_mut().copy_from_slice(&floats(&start["actor"]));
+    td3.climber.target = td3.climber.actor.net.clone();
     let (critics, targets) = (rows_of(&start["critics"]), rows_of(&start["targets"]));
-    for (i, critic) in td3.critics.iter_mut().chain(&mut td3.costs).enumerate() {
+    let twins = &mut td3.twins;
+    for (i, critic) in twins.critics.iter_mut().chain(&mut twins.costs).enumerate() {
         critic.net.params_mut().copy_from_slice(&critics[i]);
         critic.target.params_mut().copy_from_slice(&targets[i]);
     }
@@ -55,9 +57,9 @@ fn four_updates_with_critics_of_costs_agree_with_pytorch() {
                 next_obs: &next_obs,
                 terminated: batch["terminated"][row].as_bool().unwrap(),
             };
-            td3.set(row, transition, price);
+            td3.twins.set(row, transition, price);
         }
-        td3.batch.noise = floats(&batch["noise"]);
+        td3.twins.batch.noise = floats(&batch["noise"]);
         let (critic, cost_critic) = td3.learn(price);
         let theirs = floats(&expected["critic"]);
         let mean = |a: f32, b: f32| f64::from(a + b) / 2.0;
@@ -71,11 +73,11 @@ fn four_updates_with_critics_of_costs_agree_with_pytorch() {
     }
     let after = &case["after"];
     let mut pairs = vec![
-        (td3.actor.net.params(), floats(&after["actor"])),
-        (td3.target.params(), floats(&after["actor_target"])),
+        (td3.climber.actor.net.params(), floats(&after["actor"])),
+        (td3.climber.target.params(), floats(&after["actor_target"])),
     ];
     let (critics, targets) = (rows_of(&after["critics"]), rows_of(&after["targets"]));
-    for (i, critic) in td3.critics.iter().chain(&td3.costs).enumerate() {
+    for (i, critic) in td3.twins.critics.iter().chain(&td3.twins.costs).enumerate() {
         pairs.push((critic.net.params(), critics[i].clone()));
         pairs.push((critic.target.params(), targets[i].clone()));
     }
