@@ -138,7 +138,10 @@ pub fn overview(entries: &[Entry]) -> Vec<String> {
     let rare = rare.iter().filter(|(.., count)| *count > 0);
     parts.extend(rare.map(|(sign, word, count)| format!("{sign} {count} {word}")));
     parts.push(format!("! {} failed", count(|s| matches!(s, State::Failed(_)))));
-    parts.push(format!("eta {}", seconds_left(entries).map_or("?".into(), duration)));
+    // Nobody goes on with what is stopped: there is no end to tell of.
+    if entries.iter().any(|entry| entry.state.is_open()) {
+        parts.push(format!("eta {}", seconds_left(entries).map_or("?".into(), duration)));
+    }
     lines.push(parts.join("  "));
     lines
 }

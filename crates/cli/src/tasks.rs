@@ -151,7 +151,7 @@ pub fn algorithms(name: Option<&str>, output: &mut impl Write) -> Result<(), Fai
         for row in ALGORITHMS {
             writeln!(output, "{:<12}{}", row.name(), row.description())?;
         }
-        return Ok(());
+        return combinations(output);
     };
     let row = algorithms::find(name)?;
     writeln!(output, "{name}: {}", row.description())?;
@@ -171,6 +171,30 @@ pub fn algorithms(name: Option<&str>, output: &mut impl Write) -> Result<(), Fai
     for about in row.metrics() {
         writeln!(output, "  {:<24}{}", about.name, about.help)?;
     }
+    Ok(())
+}
+
+/// Which rankings and rules of multipliers have a name: all others are made with two values.
+fn combinations(output: &mut impl Write) -> Result<(), Failure> {
+    writeln!(
+        output,
+        "\ncombinations that have a name; all others by --set ranking=... and --set rule=..."
+    )?;
+    writeln!(output, "  {:<12}{:<19}multipliers by", "", "ranked by")?;
+    for row in ALGORITHMS {
+        let defaults = row.defaults();
+        let value = |key: &str| {
+            let sections = defaults.values().filter_map(|section| section.get(key));
+            sections.filter_map(|value| value.as_str()).next().map(str::to_owned)
+        };
+        let Some(ranking) = value("ranking") else { continue };
+        let rule = value("rule").unwrap_or_else(|| "each learner's own".into());
+        writeln!(output, "  {:<12}{ranking:<19}{rule}", row.name())?;
+    }
+    writeln!(
+        output,
+        "  rankings: reward, feasibility-first, stochastic; rules: none, fixed, ascent, relative, falling, pid, per-actor"
+    )?;
     Ok(())
 }
 

@@ -77,7 +77,17 @@ pub fn retry(
         }
     }
     if failed.is_empty() {
-        writeln!(output, "no run of {} has failed", printable(&args.out.display().to_string()))?;
+        let stopped = count(&survey.entries, |state| *state == State::Stopped);
+        // Slurm forgets after some minutes what has become of a task.
+        let more = match stopped {
+            0 => String::new(),
+            _ => format!("; {} stopped: the same command as before goes on", runs(stopped)),
+        };
+        writeln!(
+            output,
+            "no run of {} is known to have failed{more}",
+            printable(&args.out.display().to_string())
+        )?;
         return Ok(output.flush()?);
     }
     let more = passed_on(&args.options)?;

@@ -104,10 +104,17 @@ fn a_full_disk_fails_and_a_closed_pipe_does_not() {
 #[test]
 fn algorithms_are_listed_one_a_line() {
     let output = ecrl(&["algorithms"]);
-    let names: Vec<&str> = stdout(&output).lines().map(|l| l.split(' ').next().unwrap()).collect();
-    let expected = "ecrl erl erl-shaped rcpo-erl sr sr-shaped bc ecrl-ppo ecrl-sac rcpo sac ipo ppo ppo-lag ppo-pid \
-                    rcpo-ppo focops trpo trpo-lag cpo pcpo cup pdac sac-lag sac-pid td3 td3-lag metal";
+    let (list, combinations) = stdout(&output).split_once("\n\n").unwrap();
+    let names: Vec<&str> = list.lines().map(|l| l.split(' ').next().unwrap()).collect();
+    let expected = "ecrl erl erl-shaped rcpo-erl sr sr-shaped bc ecrl-ppo ecrl-sac es cem-rl cerl pderl supe-rl rcpo \
+                    sac ipo ppo ppo-lag ppo-pid rcpo-ppo focops trpo trpo-lag cpo pcpo cup pdac sac-lag sac-pid td3 td3-lag metal";
     assert_eq!(names.join(" "), expected);
+    // Which of what is put together by two values has a name.
+    let words: Vec<Vec<&str>> =
+        combinations.lines().map(|line| line.split_whitespace().collect()).collect();
+    for named in [["sr-shaped", "stochastic", "fixed"], ["cem-rl", "reward", "none"]] {
+        assert!(words.iter().any(|line| *line == named), "{combinations}");
+    }
 }
 
 #[test]

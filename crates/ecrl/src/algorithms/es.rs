@@ -59,9 +59,9 @@ pub struct EsConfig {
     /// How they are ordered.
     #[serde(flatten)]
     pub ranking: Ranking,
-    /// Deviation σ of a perturbation. Authors' code: 0.02.
+    /// Deviation σ of a perturbation; more looks further and sees less. Authors' code: 0.02, with 10000 of them.
     pub sigma: f64,
-    /// Learning rate. Authors' code: 0.01.
+    /// Learning rate; more is faster and less steady. Authors' code: 0.01.
     pub lr: f64,
     /// Weight decay, added to the slope. Authors' code: 0.005.
     pub decay: f64,
@@ -75,8 +75,8 @@ impl Default for EsSection {
             hidden: vec![64, 64],
             population: 40,
             ranking: Ranking::Reward,
-            sigma: 0.02,
-            lr: 0.01,
+            sigma: 0.05,
+            lr: 0.02,
             decay: 0.005,
             exploration: 0.01,
         };

@@ -62,29 +62,23 @@ pub fn about(run: &Path) -> Value {
     })
 }
 
-/// Lines of its log, if it is one of a grid's, that warn or tell of an error.
-fn warnings(run: &Path) -> Vec<String> {
+/// Lines of its log that warn or tell of an error; none where it has no log, as only runs of a grid do.
+fn warnings(run: &Path) -> Option<Vec<String>> {
     let log = run
         .parent()
         .zip(run.file_name())
         .map(|(folder, name)| folder.join("logs").join(format!("{}.txt", name.to_string_lossy())));
     let plain =
         |path: &std::path::PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_file());
-    let Some(mut file) = log.filter(plain).and_then(|log| File::open(log).ok()) else {
-        return Vec::new();
-    };
+    let mut file = log.filter(plain).and_then(|log| File::open(log).ok())?;
     let length = file.metadata().map_or(0, |found| found.len());
     let mut bytes = Vec::new();
-    let read = file
-        .seek(SeekFrom::Start(length.saturating_sub(LOG)))
-        .and_then(|_| file.read_to_end(&mut bytes));
-    if read.is_err() {
-        return Vec::new();
-    }
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG))).ok()?;
+    file.read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let told = |line: &&str| line.starts_with("warning: ") || line.starts_with("error: ");
     let all: Vec<String> = text.lines().filter(told).map(str::to_owned).collect();
-    all[all.len().saturating_sub(WARNINGS)..].to_vec()
+    Some(all[all.len().saturating_sub(WARNINGS)..].to_vec())
 }
 
 /// The values in which two runs differ.

@@ -18,8 +18,10 @@ const runs = new Map();
 const chosen = new Set();
 let here = null, listed = [];
 // How it is looked at; kept in the address, so that it is the same after a reload.
-const look = { view: "curves", sort: "recorded", filter: "", over: "x", face: "mean", band: false, log: false, smooth: 0, more: "" };
+const look = { view: "curves", sort: "recorded", filter: "", over: "x", face: "mean", band: false, log: false, smooth: 0, more: "", chosen: "" };
 for (const [key, text] of new URLSearchParams(location.hash.slice(1))) if (key in look) look[key] = typeof look[key] === "boolean" ? text === "true" : typeof look[key] === "number" ? Number(text) || 0 : text;
+// Those that were chosen, and have not been told of yet.
+const wanted = new Set(look.chosen.split("\n").filter(Boolean));
 const keep = () => history.replaceState(null, "", `${location.pathname}${location.search}#${new URLSearchParams(look)}`);
 
 const colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#e69f00", "#7a4fd0", "#5c8f1e", "#c0182b"];
@@ -110,7 +112,7 @@ const move = (id, scroll = true) => {
   if (scroll) tr?.scrollIntoView({ block: "nearest" });
   later();
 };
-const choose = (ids) => { const before = [...chosen]; chosen.clear(); ids.forEach((id) => chosen.add(id)); for (const id of new Set([...before, ...chosen])) if (runs.has(id)) draw_row(id); later(); };
+const choose = (ids) => { const before = [...chosen]; chosen.clear(); ids.forEach((id) => chosen.add(id)); for (const id of new Set([...before, ...chosen])) if (runs.has(id)) draw_row(id); wanted.clear(); look.chosen = [...chosen].slice(0, 50).map((id) => runs.get(id)?.run ?? "").join("\n"); keep(); later(); };
 const toggle = (id) => choose(chosen.has(id) ? [...chosen].filter((other) => other !== id) : [...chosen, id]);
 el("rows").addEventListener("click", (event) => {
   const tr = event.target.closest("tr");
@@ -121,12 +123,12 @@ el("rows").addEventListener("click", (event) => {
 });
 
 // ---- What is told.
-const take = (told) => told.forEach(([id, row]) => { runs.set(id, row); draw_row(id); });
+const take = (told) => told.forEach(([id, row]) => { if (wanted.delete(row.run)) chosen.add(id); runs.set(id, row); draw_row(id); });
 const lose = (id) => { runs.delete(id); rows.get(id)?.remove(); rows.delete(id); chosen.delete(id); if (here === id) here = null; };
 const settle = () => {
   if (here === null && runs.size) {
     list();
-    here = listed[0] ?? null;
+    here = listed.find((id) => chosen.has(id)) ?? listed[0] ?? null;
     if (chosen.size === 0 && here !== null) chosen.add(here);
     if (here !== null) draw_row(here);
   }

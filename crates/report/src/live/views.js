@@ -79,7 +79,7 @@ const paint = (one, onto) => {
   for (const { xs } of one.lines) if (xs.length) { left = Math.min(left, xs[0]); right = Math.max(right, xs[xs.length - 1]); }
   left = Math.min(left, 0);
   if (zoom) [left, right] = zoom;
-  for (const { xs, ys, lows, highs } of one.lines) for (let i = 0; i < xs.length; i++) if (xs[i] >= left && xs[i] <= right) { const a = lows ? lows[i] : ys[i], b = highs ? highs[i] : ys[i]; if ((!look.log || a > 0) && a < low) low = a; if (b > high) high = b; }
+  for (const { xs, ys, lows, highs } of one.lines) for (let i = 0; i < xs.length; i++) if ((xs[i + 1] ?? xs[i]) >= left && (xs[i - 1] ?? xs[i]) <= right) { const a = lows ? lows[i] : ys[i], b = highs ? highs[i] : ys[i]; if ((!look.log || a > 0) && a < low) low = a; if (b > high) high = b; }
   if (one.bound !== undefined && (!look.log || one.bound > 0)) { low = Math.min(low, one.bound); high = Math.max(high, one.bound); }
   if (!(high >= low)) [low, high] = look.log ? [0.1, 1] : [0, 1];
   if (look.log) { low = Math.max(low, high * 1e-9); low /= 1.2; high *= 1.2; } else { const room = 0.05 * (high - low || Math.abs(high) || 1); low -= room; high += room; }
@@ -308,7 +308,7 @@ const show_about = async () => {
   make("h2", parent, row.run);
   make("p", parent, row.reason ? `failed: ${row.reason}` : row.state, row.reason ? "fault" : undefined);
   make("h2", parent, "warnings");
-  make("pre", parent, told.warnings.join("\n") || "none in its log");
+  make("pre", parent, told.warnings === null ? "it has no log: grids keep those of their runs" : told.warnings.join("\n") || "none in its log");
   make("h2", parent, "what differs from the usual values");
   make("pre", parent, told.changes.join("\n") || "nothing");
   make("h2", parent, "what it was made with");
