@@ -8,6 +8,7 @@ use cmdp::{Constraint, Env, EnvSpec, PointMass, Rng, Step};
 use ecrl::algorithms::ALGORITHMS;
 use ecrl::config::{Config, Layers};
 use ecrl::metrics::{LEARNER_COST, LEARNER_REWARD, ROLLOUT_COST, Record};
+use ecrl::multipliers::LAMBDA_LEARNER;
 use ecrl::trainer::Trainer;
 
 /// The best return under `force<=0.1`, and without a constraint: see [`PointMass`].
@@ -164,6 +165,42 @@ fn evolution_with_multipliers() {
             _ => "[evolution]\nranking = \"feasibility-first\"\n[td3]\nexploration = 0.05\n",
         };
         keeps(algorithm, 0.6, &[more, rule, ranking]);
+    }
+}
+
+#[test]
+fn every_population_takes_every_ranking_and_rule() {
+    let rankings = ["reward", "feasibility-first", "stochastic"];
+    let rules = ["none", "fixed", "ascent", "relative", "falling", "pid", "per-actor"];
+    let taken = |algorithm: &str, ranking: &str, rule: &str| {
+        let section = if algorithm == "es" { "es" } else { "evolution" };
+        let choice =
+            format!("[{section}]\nranking = '{ranking}'\n[multipliers]\nrule = '{rule}'\n");
+        let small = "[td3]\nhidden = [8]\nbatch = 8\n[learner]\nlearning_starts = 100\n";
+        let small = if algorithm == "es" { "" } else { small };
+        let (_, more) = EVOLVED.iter().find(|(name, _)| *name == algorithm).unwrap();
+        let mut config = config(algorithm, &[more, small, &choice, "[test]\nevery = 99999\n"]);
+        config.steps = 1500;
+        config.test.retest_episodes = 1;
+        let mut trainer = trainer(config, 2, &["force<=0.01", "sum(force)<=1"]);
+        let mut lambdas: Vec<Vec<f64>> = Vec::new();
+        while !trainer.is_done() {
+            let record = trainer.generation(&mut |_| true).unwrap().unwrap();
+            lambdas.push(record.get(&LAMBDA_LEARNER).unwrap());
+        }
+        let (first, last) = (&lambdas[0], &lambdas[lambdas.len() - 1]);
+        // Both constraints are broken: λ rises unless it stands.
+        let rises = first.iter().zip(last).all(|(first, last)| first < last);
+        assert_eq!(
+            rises,
+            !["none", "fixed"].contains(&rule),
+            "{algorithm} {ranking} {rule}: {lambdas:?}"
+        );
+    };
+    for (algorithm, _) in EVOLVED {
+        rankings.into_iter().for_each(|ranking| taken(algorithm, ranking, "relative"));
+        let rules = rules.into_iter().filter(|rule| algorithm != "es" || *rule != "per-actor");
+        rules.for_each(|rule| taken(algorithm, "stochastic", rule));
     }
 }
 

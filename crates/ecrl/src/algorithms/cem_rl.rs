@@ -13,6 +13,7 @@
 //! 1. Pourchot & Sigaud, CEM-RL: Combining evolutionary and gradient-based methods for policy search, ICLR 2019.
 
 use cmdp::EnvSpec;
+use nets::threads::awake;
 use nets::{Activation, Mlp, Tape};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -234,19 +235,23 @@ impl Algorithm for CemRl {
     }
 
     fn update(&mut self, context: &Context) -> Figures {
-        let price = self.prices.price();
         let key = [context.config.seed, Stream::Update as u64, context.grad_steps, 0];
-        self.twins.draw(&self.experience.replay, price, &mut cmdp::rng(key));
+        let moves = (context.grad_steps + 1).is_multiple_of(self.td3.delay);
         let turn = context.grad_steps as usize % self.climbers.len().max(1);
-        let next = self.climbers.get(turn).map_or(self.cem.mean(), |climber| &climber.actor.net);
-        let (loss, cost_loss) = self.twins.improve(next, &mut self.tape, self.td3.tau as f32);
-        if (context.grad_steps + 1).is_multiple_of(self.td3.delay) {
-            let twins = &self.twins;
-            let climb = |climber: &mut Climber| climber.climb(twins, price);
-            let losses: Vec<f64> = self.climbers.par_iter_mut().map(climb).collect();
-            self.actor_loss = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
-        }
-        vec![(&CRITIC_LOSS, loss + cost_loss.unwrap_or(0.0)), (&ACTOR_LOSS, self.actor_loss)]
+        let loss = awake(|| {
+            let Self { td3, cem, climbers, twins, tape, experience, prices, .. } = self;
+            let price = prices.price();
+            twins.draw(&experience.replay, price, &mut cmdp::rng(key));
+            let next = climbers.get(turn).map_or(cem.mean(), |climber| &climber.actor.net);
+            let (loss, cost_loss) = twins.improve(next, tape, td3.tau as f32);
+            if moves {
+                let climb = |climber: &mut Climber| climber.climb(twins, price);
+                let losses: Vec<f64> = climbers.par_iter_mut().map(climb).collect();
+                self.actor_loss = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
+            }
+            loss + cost_loss.unwrap_or(0.0)
+        });
+        vec![(&CRITIC_LOSS, loss), (&ACTOR_LOSS, self.actor_loss)]
     }
 
     fn conclude(&mut self, context: &Context, record: &mut Record) {
