@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ecrl::algorithms::{self, ALGORITHMS};
 use ecrl::config::Config;
+use ecrl::multipliers::Rule;
+use ecrl::population::ranking::Ranking;
 use robots::own::{self, OwnTask};
 use robots::{AnyTask, COSTS, MAX_STEPS, Replay, ReplayError, TASKS, Task};
 use runs::shell::{printable, quote};
@@ -174,12 +176,9 @@ pub fn algorithms(name: Option<&str>, output: &mut impl Write) -> Result<(), Fai
     Ok(())
 }
 
-/// Which rankings and rules of multipliers have a name: all others are made with two values.
+/// Which combinations of a ranking and a rule of multipliers have a name: the others are made with two values.
 fn combinations(output: &mut impl Write) -> Result<(), Failure> {
-    writeln!(
-        output,
-        "\ncombinations that have a name; all others by --set ranking=... and --set rule=..."
-    )?;
+    writeln!(output, "\ncombinations that have a name")?;
     writeln!(output, "  {:<12}{:<19}multipliers by", "", "ranked by")?;
     for row in ALGORITHMS {
         let defaults = row.defaults();
@@ -187,13 +186,15 @@ fn combinations(output: &mut impl Write) -> Result<(), Failure> {
             let sections = defaults.values().filter_map(|section| section.get(key));
             sections.filter_map(|value| value.as_str()).next().map(str::to_owned)
         };
-        let Some(ranking) = value("ranking") else { continue };
-        let rule = value("rule").unwrap_or_else(|| "each learner's own".into());
-        writeln!(output, "  {:<12}{ranking:<19}{rule}", row.name())?;
+        if let Some((ranking, rule)) = value("ranking").zip(value("rule")) {
+            writeln!(output, "  {:<12}{ranking:<19}{rule}", row.name())?;
+        }
     }
     writeln!(
         output,
-        "  rankings: reward, feasibility-first, stochastic; rules: none, fixed, ascent, relative, falling, pid, per-actor"
+        "others by --set ranking=... ({}) and --set rule=... ({})",
+        Ranking::NAMES.join(", "),
+        Rule::NAMES.join(", ")
     )?;
     Ok(())
 }

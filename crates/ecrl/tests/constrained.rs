@@ -8,7 +8,8 @@ use cmdp::{Constraint, Env, EnvSpec, PointMass, Rng, Step};
 use ecrl::algorithms::ALGORITHMS;
 use ecrl::config::{Config, Layers};
 use ecrl::metrics::{LEARNER_COST, LEARNER_REWARD, ROLLOUT_COST, Record};
-use ecrl::multipliers::LAMBDA_LEARNER;
+use ecrl::multipliers::{LAMBDA_LEARNER, Rule};
+use ecrl::population::ranking::Ranking;
 use ecrl::trainer::Trainer;
 
 /// The best return under `force<=0.1`, and without a constraint: see [`PointMass`].
@@ -170,8 +171,6 @@ fn evolution_with_multipliers() {
 
 #[test]
 fn every_population_takes_every_ranking_and_rule() {
-    let rankings = ["reward", "feasibility-first", "stochastic"];
-    let rules = ["none", "fixed", "ascent", "relative", "falling", "pid", "per-actor"];
     let taken = |algorithm: &str, ranking: &str, rule: &str| {
         let section = if algorithm == "es" { "es" } else { "evolution" };
         let choice =
@@ -198,8 +197,9 @@ fn every_population_takes_every_ranking_and_rule() {
         );
     };
     for (algorithm, _) in EVOLVED {
-        rankings.into_iter().for_each(|ranking| taken(algorithm, ranking, "relative"));
-        let rules = rules.into_iter().filter(|rule| algorithm != "es" || *rule != "per-actor");
+        Ranking::NAMES.into_iter().for_each(|ranking| taken(algorithm, ranking, "relative"));
+        let rules =
+            Rule::NAMES.into_iter().filter(|rule| algorithm != "es" || *rule != "per-actor");
         rules.for_each(|rule| taken(algorithm, "stochastic", rule));
     }
 }
@@ -289,6 +289,31 @@ fn a_constraint_on_a_mean_is_not_kept_by_ending_early() {
         assert!(costs[0] > 0.45 && costs[costs.len() - 1] < 0.36, "{algorithm}: {costs:?}");
         // Uncentred they come down to one or two.
         assert!(first < 10.0 && last > 0.55 * first, "{algorithm}: {lengths:?}");
+    }
+}
+
+#[test]
+fn populations_with_multipliers_give_the_same_bits_on_any_number_of_threads() {
+    for (algorithm, more) in EVOLVED {
+        for rule in ["relative", "per-actor"]
+            .into_iter()
+            .filter(|rule| algorithm != "es" || *rule == "relative")
+        {
+            let rule = format!("[multipliers]\nrule = '{rule}'\neta = 0.1\n");
+            let small = || {
+                let mut config = config(algorithm, &[more, &rule]);
+                config.steps = 2000;
+                config.test.every = 1000;
+                config.test.retest_episodes = 2;
+                config
+            };
+            let (one, one_log) = train(small(), 1);
+            let (three, three_log) = train(small(), 3);
+            let bare =
+                |log: Vec<Record>| log.into_iter().map(Record::without_times).collect::<Vec<_>>();
+            assert_eq!(bare(one_log), bare(three_log), "{algorithm}");
+            assert_eq!(one.actor(), three.actor(), "{algorithm}");
+        }
     }
 }
 

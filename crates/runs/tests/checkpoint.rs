@@ -104,6 +104,26 @@ fn every_algorithm_goes_on_to_the_bit() {
 }
 
 #[test]
+fn populations_with_multipliers_go_on_to_the_bit() {
+    let set = |algorithm: &str, rule: &str, more: &str| {
+        let mut layers = Layers::default();
+        layers.toml(&config(algorithm).to_toml()).unwrap();
+        let ranking = if algorithm == "es" { "[es]" } else { "[evolution]" };
+        let rule = format!("[multipliers]\nrule = '{rule}'\neta = 0.1\n");
+        layers.toml(&format!("{rule}{ranking}\nranking = 'stochastic'\n{more}")).unwrap();
+        goes_on_to_the_bit(algorithm, layers.build().unwrap());
+    };
+    set("es", "relative", "");
+    for rule in ["relative", "per-actor"] {
+        set("cem-rl", rule, "");
+        set("cerl", rule, "");
+        // Actors remember more than the replay buffer holds.
+        set("pderl", rule, "[proximal]\nmemory = 2000\n[replay]\ncapacity = 1500\n");
+        set("supe-rl", rule, "period = 2\n");
+    }
+}
+
+#[test]
 fn a_population_that_is_dealt_out_unevenly_and_copied_goes_on_to_the_bit() {
     let mut layers = Layers::default();
     layers.toml(&config("ecrl-ppo").to_toml()).unwrap();

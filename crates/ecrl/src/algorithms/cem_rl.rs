@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Build, Champion, Collected, Definition, Setup, verify_start};
-use crate::collect::episodes::constraint_values;
+use crate::collect::episodes::{Choice, constraint_values};
 use crate::config::{ConfigError, Section, range};
 use crate::context::{Context, Stream};
 use crate::learners::off_policy::{
@@ -78,7 +78,7 @@ pub struct EvolutionConfig {
     /// How actors are ordered.
     #[serde(flatten)]
     pub ranking: Ranking,
-    /// Actors that learn, of those drawn; 0 is the cross-entropy method by itself. Paper: 5.
+    /// Actors that learn, of those drawn; 0 is the cross-entropy method by itself, without critics. Paper: 5.
     pub learning: usize,
 }
 
@@ -112,7 +112,7 @@ impl Section for CemRlSection {
         off_policy::validate(&self.learner, &self.replay)?;
         self.td3.validate(self.replay.capacity)?;
         self.cem.validate()?;
-        self.evolution.ranking.validate()?;
+        self.evolution.ranking.validate("evolution")?;
         range::check(
             self.evolution.learning <= self.cem.population,
             "evolution.learning",
@@ -156,7 +156,7 @@ impl Build for CemRl {
         let CemRlSection { learner, td3, replay, cem, evolution, multipliers } = section;
         let sizes = [spec.observation, spec.action, Prices::critics(&multipliers, spec)];
         let population = cem.population;
-        let mean = Climber::new(&td3, [sizes[0], sizes[1]], rng).actor.net;
+        let mean = td3.new_actor([sizes[0], sizes[1]], rng);
         let twins = Twins::new(td3.clone(), sizes, rng);
         let prices = Prices::new(&multipliers, spec, population, rng)?;
         let tape = Tape::new(&mean, td3.batch);
@@ -164,7 +164,7 @@ impl Build for CemRl {
         let cem = Cem::new(cem, mean);
         let mut drawn = cem.ask(rng);
         let others = drawn.split_off(evolution.learning);
-        let climbers = drawn.into_iter().map(|net| Climber::of(&td3, net)).collect();
+        let climbers = drawn.into_iter().map(|net| Climber::new(&td3, net)).collect();
         let experience = Experience::new(learner, &replay, spec);
         Ok(Self {
             td3,
@@ -196,16 +196,16 @@ impl CemRl {
         let mut rng = cmdp::rng(context.key(Stream::Evolution, 1));
         let mut next = self.cem.ask(&mut rng);
         self.others = next.split_off(self.evolution.learning);
-        self.climbers = next.into_iter().map(|net| Climber::of(&self.td3, net)).collect();
+        self.climbers = next.into_iter().map(|net| Climber::new(&self.td3, net)).collect();
     }
 }
 
 impl Algorithm for CemRl {
     fn collect(&mut self, context: &mut Context, record: &mut Record) -> Collected {
         let actors: Vec<Mlp> = self.drawn().map(|net| self.td3.express(net)).collect();
-        let own = vec![self.actor(); self.experience.config().episodes];
         let played = context.play_each(&actors, Stream::Population);
-        let mean = context.play_each(&own, Stream::Learner);
+        let episodes = self.experience.config().episodes;
+        let mean = context.play_several(&self.actor(), episodes, Stream::Learner, Choice::Sample);
         let spec = context.spec.clone();
         for (slot, rollout) in played.iter().enumerate() {
             self.experience.remember(rollout, &self.prices.stored(Some(slot), &spec));
@@ -227,7 +227,13 @@ impl Algorithm for CemRl {
         self.standing.keep(census, actors[ranked[0]].clone());
         let everyone = || played.iter().chain(&mean);
         let steps = note_episodes(everyone(), &spec.constraints, record);
-        let updates = self.experience.updates_due(context, steps, record);
+        let updates = match self.climbers.is_empty() {
+            true => {
+                self.experience.count(steps, record);
+                0 // nobody asks the critics
+            }
+            false => self.experience.updates_due(context, steps, record),
+        };
         self.prices.observe(&mean, constraint_values(everyone()), &spec, self.experience.learning);
         self.evolve(&ranked, context);
         record.set(&DEVIATION, self.cem.deviation());
@@ -243,9 +249,10 @@ impl Algorithm for CemRl {
             let price = prices.price();
             twins.draw(&experience.replay, price, &mut cmdp::rng(key));
             let next = climbers.get(turn).map_or(cem.mean(), |climber| &climber.actor.net);
-            let (loss, cost_loss) = twins.improve(next, tape, td3.tau as f32);
+            let tau = if moves { td3.tau as f32 } else { 0.0 };
+            let (loss, cost_loss) = twins.improve(next, tape, tau);
             if moves {
-                let climb = |climber: &mut Climber| climber.climb(twins, price);
+                let climb = |climber: &mut Climber| climber.climb(twins, price, None);
                 let losses: Vec<f64> = climbers.par_iter_mut().map(climb).collect();
                 self.actor_loss = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
             }
@@ -262,13 +269,13 @@ impl Algorithm for CemRl {
 
     fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
         verify_start(&self.actor(), actor)?;
-        let mut mean = self.cem.mean().clone();
-        mean.take_without_constants(actor);
-        self.cem.move_to(&mean);
-        // What was drawn around the old mean plays the first generation; one of them is what it starts from.
-        match self.climbers.first_mut() {
-            Some(climber) => climber.become_actor(&mean),
-            None => self.others[0] = mean,
+        let before = self.cem.mean().clone();
+        self.cem.mean_mut().take_without_constants(actor);
+        // What was drawn around the mean moves with it.
+        let climbers = self.climbers.iter_mut().map(|climber| &mut climber.actor.net);
+        for net in climbers.chain(&mut self.others) {
+            let rows = net.params_mut().iter_mut().zip(self.cem.mean().params());
+            rows.zip(before.params()).for_each(|((x, new), old)| *x += new - old);
         }
         Ok(())
     }
@@ -310,5 +317,31 @@ impl Algorithm for CemRl {
         self.experience.walk(walk)?;
         self.prices.walk(walk)?;
         self.standing.walk(self.climbers.len() + self.others.len(), walk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cmdp::{Env as _, PointMass};
+
+    #[test]
+    fn what_is_drawn_moves_with_a_policy_that_it_starts_from() {
+        let task = PointMass::new(vec![]).unwrap();
+        let made = |seed| {
+            let mut rng = cmdp::rng([seed; 4]);
+            let setup = Setup { spec: task.spec(), rng: &mut rng };
+            CemRl::new(CemRlSection::default(), setup).unwrap()
+        };
+        let (first, mut second) = (made(1), made(2));
+        second.start_from(&first.actor()).unwrap();
+        assert_eq!(second.actor(), first.actor());
+        let drawn: Vec<&Mlp> = second.drawn().collect();
+        for (one, other) in drawn[..5].iter().zip(&drawn[5..]) {
+            let pairs = one.params().iter().zip(other.params()).zip(second.cem.mean().params());
+            for ((a, b), mean) in pairs {
+                assert!((0.5 * (a + b) - mean).abs() < 1e-6 && (a - mean).abs() < 0.2);
+            }
+        }
     }
 }

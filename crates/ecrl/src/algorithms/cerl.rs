@@ -12,26 +12,28 @@
 //!
 //! 5. now and then all learners take slots of the lowest-ranked.
 //!
-//! The learner of the highest v is the policy that is tested, beside the population's champion.
+//! The learner that ranks first, by v and by its costs in the same way, is the policy that is tested, beside the
+//! population's champion.
 //!
 //! 1. Khadka et al., Collaborative Evolutionary Reinforcement Learning, ICML 2019.
 
-use cmdp::{EnvSpec, Rng};
+use cmdp::{Constraint, EnvSpec, Rng};
 use nets::Mlp;
 use rand::RngExt as _;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Build, Champion, Collected, Definition, Setup};
-use crate::collect::episodes::{Rollout, constraint_values};
+use crate::best::Outcome;
+use crate::collect::episodes::{Rollout, constraint_values, mean, mean_costs};
 use crate::config::{ConfigError, Section, range};
 use crate::context::{Context, Stream};
 use crate::learners::off_policy::{
-    self, Experience, Learner as _, LearnerConfig, ReplayConfig, note_episodes, note_play,
+    self, Experience, Learner as _, LearnerConfig, ReplayConfig, note_episodes,
 };
-use crate::learners::td3::{Climber, Td3, Td3Config};
+use crate::learners::td3::{Td3, Td3Config};
 use crate::memory::replay::Replay;
-use crate::metrics::{About, Figures, Metric, Record, mean_of_all};
+use crate::metrics::{About, Figures, Metric, ROLLOUT_COST, ROLLOUT_REWARD, Record, mean_of_all};
 use crate::multipliers::{LAMBDA_LEARNER, Rule};
 use crate::population::EvolutionConfig;
 use crate::population::census::Census;
@@ -57,7 +59,7 @@ static LEADER: Metric<u64> = Metric::new(
     "leading_learner",
     "population/leading_learner",
     "",
-    "The number of the learner whose episodes return the most, which is the one that is tested",
+    "The number of the learner that ranks first by its last episodes, which is the one that is tested",
 );
 
 /// Its configuration.
@@ -125,9 +127,13 @@ impl Section for CerlSection {
             format!("{} of them", horizons.len()),
             "at most evolution.population less evolution.elites, as all join the population",
         )?;
-        for horizon in horizons {
-            range::share("td3.gamma by portfolio.horizons", self.gamma(*horizon))?;
-        }
+        let least = 1.0 - self.td3.gamma;
+        range::check(
+            horizons.iter().all(|horizon| *horizon >= least),
+            "portfolio.horizons",
+            format!("{horizons:?}"),
+            &format!("numbers from {least} on, which is 1 - td3.gamma"),
+        )?;
         range::not_negative("portfolio.curiosity", *curiosity)?;
         range::share("portfolio.recency", *recency)?;
         self.multipliers.validate()
@@ -142,39 +148,73 @@ impl Section for CerlSection {
 /// What learners are worth, and who plays next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Shares {
-    /// Of each learner the mean return, where the last count most; none before its first episode.
-    values: Vec<Option<f64>>,
+    /// Of each learner the mean return and J_C, where the last count most; none before its first episode.
+    values: Vec<Option<Outcome>>,
+    /// What each played last, mean over the episodes of a generation.
+    last: Vec<Option<Outcome>>,
     /// Episodes of each.
     played: Vec<u64>,
     /// Who plays each of the next episodes.
     next: Vec<usize>,
+    /// The first of the last ranking.
+    leader: usize,
 }
 
 impl Shares {
     fn new(learners: usize, episodes: usize) -> Self {
         let next = (0..episodes).map(|i| i % learners).collect();
-        Self { values: vec![None; learners], played: vec![0; learners], next }
+        let none = || vec![None; learners];
+        Self { values: none(), last: none(), played: vec![0; learners], next, leader: 0 }
     }
 
-    /// Takes note of what a learner played.
-    fn note(&mut self, learner: usize, reward: f64, recency: f64) {
-        let value = &mut self.values[learner];
-        *value = Some(value.map_or(reward, |old| (1.0 - recency) * old + recency * reward));
-        self.played[learner] += 1;
+    /// Takes note of the next episodes, which have been played.
+    fn note(&mut self, played: &[Rollout], recency: f64, constraints: usize) {
+        for learner in 0..self.values.len() {
+            let own = self.next.iter().zip(played).filter(|(next, _)| **next == learner);
+            let own: Vec<&Rollout> = own.map(|(_, rollout)| rollout).collect();
+            let values = constraint_values(own.iter().copied());
+            for (rollout, cost) in own.iter().zip(&values) {
+                let reward = rollout.episode.reward();
+                let mixed = |old: f64, new: f64| (1.0 - recency) * old + recency * new;
+                let value = self.values[learner].take().map_or_else(
+                    || Outcome { reward, cost: cost.clone() },
+                    |old| Outcome {
+                        reward: mixed(old.reward, reward),
+                        cost: old
+                            .cost
+                            .iter()
+                            .zip(cost)
+                            .map(|(old, new)| mixed(*old, *new))
+                            .collect(),
+                    },
+                );
+                self.values[learner] = Some(value);
+                self.played[learner] += 1;
+            }
+            if !own.is_empty() {
+                let reward = mean(own.iter().map(|rollout| rollout.episode.reward()));
+                let cost = mean_costs(&values, constraints);
+                self.last[learner] = Some(Outcome { reward, cost });
+            }
+        }
     }
 
-    /// The learner that is worth the most.
-    fn leader(&self) -> usize {
-        let value = |learner: &usize| self.values[*learner].unwrap_or(f64::NEG_INFINITY);
-        let learners = (0..self.values.len()).rev();
-        learners.max_by(|a, b| value(a).total_cmp(&value(b))).expect("a learner")
+    /// Ranks all learners that have played.
+    fn rank(&mut self, ranking: Ranking, constraints: &[Constraint], rng: &mut Rng) {
+        let worth = self.values.iter().enumerate();
+        let (known, values): (Vec<usize>, Vec<&Outcome>) =
+            worth.filter_map(|(learner, value)| Some((learner, value.as_ref()?))).unzip();
+        let rewards: Vec<f64> = values.iter().map(|value| value.reward).collect();
+        let violations: Vec<f64> =
+            values.iter().map(|value| Constraint::violation(constraints, &value.cost)).collect();
+        self.leader = known[ranking.order(&rewards, &violations, rng)[0]];
     }
 
     /// How much each is to play; who has not yet, as much as one that has once.
     fn scores(&self, curiosity: f64) -> Vec<f64> {
-        let least = self.values.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-        let above: Vec<f64> =
-            self.values.iter().map(|value| value.map_or(0.0, |value| value - least)).collect();
+        let rewards = self.values.iter().map(|value| value.as_ref().map(|value| value.reward));
+        let least = rewards.clone().flatten().fold(f64::INFINITY, f64::min);
+        let above: Vec<f64> = rewards.map(|r| r.map_or(0.0, |reward| reward - least)).collect();
         let whole = above.iter().sum::<f64>() + 0.1;
         let all = self.played.iter().sum::<u64>().max(1) as f64;
         let score = |(above, &played): (&f64, &u64)| {
@@ -208,6 +248,7 @@ pub struct Cerl {
     population: Evolved,
     experience: Experience,
     prices: Prices,
+    constraints: usize,
 }
 
 impl Build for Cerl {
@@ -228,7 +269,7 @@ impl Build for Cerl {
             .map(|gamma| Td3::new(Td3Config { gamma, ..td3.clone() }, sizes, rng))
             .collect();
         let slots = evolution.population;
-        let mut actor = || Climber::new(&td3, [spec.observation, spec.action], rng).actor.net;
+        let mut actor = || td3.new_actor([spec.observation, spec.action], rng);
         let actors = (0..slots).map(|_| actor()).collect();
         let prices = Prices::new(&multipliers, spec, slots, rng)?;
         Ok(Self {
@@ -239,6 +280,7 @@ impl Build for Cerl {
             population: Evolved::new(evolution, actors),
             experience: Experience::new(learner, &replay, spec),
             prices,
+            constraints: spec.constraints.len(),
         })
     }
 }
@@ -261,18 +303,17 @@ impl Algorithm for Cerl {
         let own: Vec<Mlp> =
             who.iter().map(|&number| self.learners[number].actor().into_owned()).collect();
         let learners: Vec<Rollout> = context.play_each(&own, Stream::Learner);
-        for (&number, rollout) in who.iter().zip(&learners) {
+        for rollout in &learners {
             self.experience.remember(rollout, &self.prices.stored(None, &spec));
-            self.shares.note(number, rollout.episode.reward(), self.portfolio.recency);
         }
+        self.shares.note(&learners, self.portfolio.recency, spec.constraints.len());
         let mut rng = cmdp::rng(context.key(Stream::Evolution, 2));
+        self.shares.rank(self.population.config.ranking, &spec.constraints, &mut rng);
         self.shares.deal(self.portfolio.curiosity, &mut rng);
-        // The policy that is tested, where it has played; else it has to be tested on its own.
-        let leader = self.shares.leader();
-        let of_leader = who.iter().zip(&learners).filter(|(number, _)| **number == leader);
-        let of_leader: Vec<Rollout> = of_leader.map(|(_, rollout)| rollout.clone()).collect();
-        if !of_leader.is_empty() {
-            note_play(&of_leader, spec.constraints.len(), record);
+        let leader = self.shares.leader;
+        if let Some(Outcome { reward, cost }) = self.shares.last[leader].clone() {
+            record.set(&ROLLOUT_REWARD, reward);
+            record.set(&ROLLOUT_COST, cost);
         }
         record.set(&LEADER, leader as u64);
         let everyone = || played.iter().chain(&learners);
@@ -319,7 +360,7 @@ impl Algorithm for Cerl {
     }
 
     fn actor(&self) -> Mlp {
-        self.learners[self.shares.leader()].actor().into_owned()
+        self.learners[self.shares.leader].actor().into_owned()
     }
 
     fn champion(&self) -> Option<Champion> {
@@ -345,54 +386,22 @@ impl Algorithm for Cerl {
         self.population.walk_actors(walk)?;
         self.experience.walk(walk)?;
         self.prices.walk(walk)?;
-        let expected = "of as many learners and episodes";
+        let (expected, constraints) = ("of as many learners and episodes", self.constraints);
         walk.fitting("shares", &mut self.shares, expected, |stored, own| {
             let learners = own.values.len();
-            stored.values.len() == learners
-                && stored.played.len() == learners
+            [stored.values.len(), stored.last.len(), stored.played.len()] == [learners; 3]
                 && stored.next.len() == own.next.len()
-                && stored.next.iter().all(|&number| number < learners)
-                && stored.values.iter().flatten().all(|value| value.is_finite())
+                && stored.next.iter().chain([&stored.leader]).all(|&number| number < learners)
+                && stored
+                    .values
+                    .iter()
+                    .chain(&stored.last)
+                    .flatten()
+                    .all(|outcome| outcome.reward.is_finite() && outcome.cost.len() == constraints)
         })?;
         self.population.walk_progress(walk)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scores_are_values_and_curiosity_by_hand() {
-        let mut shares = Shares::new(3, 6);
-        assert_eq!(shares.next, [0, 1, 2, 0, 1, 2]);
-        for (learner, reward) in [(0, 10.0), (1, 4.0), (0, 20.0)] {
-            shares.note(learner, reward, 0.2);
-        }
-        // v = 0.8·10 + 0.2·20 = 12, 4, none; least 4: above 8, 0, 0; played 2, 1, 0 of 3.
-        assert_eq!(shares.values, [Some(12.0), Some(4.0), None]);
-        let scores = shares.scores(0.9);
-        let ln3 = 3f64.ln();
-        let hand = [8.0 / 8.1 + 0.9 * (ln3 / 2.0).sqrt(), 0.9 * ln3.sqrt(), 0.9 * ln3.sqrt()];
-        for (ours, hand) in scores.iter().zip(hand) {
-            assert!((ours - hand).abs() < 1e-12, "{scores:?}");
-        }
-        assert_eq!(shares.leader(), 0);
-        assert_eq!(Shares::new(2, 1).leader(), 0, "of equals, the first");
-    }
-
-    #[test]
-    fn episodes_are_dealt_out_in_proportion_to_the_scores() {
-        let mut shares = Shares::new(3, 30_000);
-        for (learner, reward) in [(0, 3.0), (1, 1.0), (2, 2.0)] {
-            (0..4).for_each(|_| shares.note(learner, reward, 0.2));
-        }
-        let scores = shares.scores(0.5);
-        shares.deal(0.5, &mut cmdp::rng([8; 4]));
-        for (learner, score) in scores.iter().enumerate() {
-            let count = shares.next.iter().filter(|next| **next == learner).count() as f64;
-            let expected = 30_000.0 * score / scores.iter().sum::<f64>();
-            assert!((count - expected).abs() < 4.0 * expected.sqrt(), "{count} {expected}");
-        }
-    }
-}
+mod tests;

@@ -90,7 +90,7 @@ impl Section for EsSection {
         range::layers("es.hidden", hidden)?;
         let fits = (2..=10_000).contains(population) && population.is_multiple_of(2);
         range::check(fits, "es.population", population, "an even number from 2 to 10000")?;
-        ranking.validate()?;
+        ranking.validate("es")?;
         range::positive("es.sigma", *sigma)?;
         range::positive("es.lr", *lr)?;
         range::not_negative("es.decay", *decay)?;
@@ -221,11 +221,12 @@ impl Algorithm for Strategy {
         self.lambdas.answer(&episodes);
         let first = self.observations.is_empty();
         played.iter().for_each(|rollout| self.observations.add(rollout.observations()));
-        if first && self.started {
-            // A policy that it started from goes on acting as it did.
+        let moved = first && self.started;
+        if moved {
+            // A policy that it started from goes on acting as it did; what was perturbed was another network.
             self.observations.take_out_of(&mut self.es.centre);
         }
-        Collected { steps, updates: 1 }
+        Collected { steps, updates: u64::from(!moved) }
     }
 
     fn update(&mut self, context: &Context) -> Figures {

@@ -18,13 +18,13 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Build, Champion, Collected, Definition, Setup};
-use crate::collect::episodes::{Rollout, constraint_values};
+use crate::collect::episodes::{Choice, Rollout, constraint_values};
 use crate::config::{ConfigError, Section, range};
 use crate::context::{Context, Stream};
 use crate::learners::off_policy::{
     self, Learner as _, LearnerConfig, OffPolicy, ReplayConfig, note_episodes,
 };
-use crate::learners::td3::{Climber, Td3, Td3Config};
+use crate::learners::td3::{Td3, Td3Config};
 use crate::memory::replay::Replay;
 use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Rule};
@@ -147,7 +147,7 @@ impl Build for Pderl {
         let sizes = [spec.observation, spec.action, Prices::critics(&multipliers, spec)];
         let own = Td3::new(td3.clone(), sizes, rng);
         let slots = evolution.population;
-        let mut actor = || Climber::new(&td3, [spec.observation, spec.action], rng).actor.net;
+        let mut actor = || td3.new_actor([spec.observation, spec.action], rng);
         let actors = (0..slots).map(|_| actor()).collect();
         let prices = Prices::new(&multipliers, spec, slots, rng)?;
         Ok(Self {
@@ -266,8 +266,8 @@ impl Algorithm for Pderl {
         let lambda = |slot| self.prices.of_actor(slot, &spec);
         self.population.rank(&played, &lambda, context, record);
         self.vary(context);
-        let own = vec![self.actor(); self.learner.episodes()];
-        let learner = context.play_each(&own, Stream::Learner);
+        let (own, episodes) = (self.actor(), self.learner.episodes());
+        let learner = context.play_several(&own, episodes, Stream::Learner, Choice::Sample);
         for rollout in &learner {
             self.remember(self.population.actors.len(), rollout, &self.prices.stored(None, &spec));
         }

@@ -22,7 +22,7 @@ use crate::collect::episodes::{Rollout, constraint_values};
 use crate::config::{ConfigError, Section, range};
 use crate::context::{Context, Stream};
 use crate::learners::off_policy::{
-    self, Learner as _, LearnerConfig, OffPolicy, ReplayConfig, note_episodes, note_play,
+    self, Learner as _, LearnerConfig, OffPolicy, ReplayConfig, note_episodes,
 };
 use crate::learners::td3::{Td3, Td3Config};
 use crate::memory::replay::Replay;
@@ -91,8 +91,8 @@ impl Default for SupeRlSection {
             population: 10,
             ranking: Ranking::Reward,
             period: 10,
-            mutation: 0.2,
-            magnitude: 0.05,
+            mutation: 1.0,
+            magnitude: 0.02,
             soft: 0.1,
         };
         Self {
@@ -112,7 +112,7 @@ impl Section for SupeRlSection {
         let EvolutionConfig { population, ranking, period, mutation, magnitude, soft } =
             &self.evolution;
         range::many("evolution.population", *population)?;
-        ranking.validate()?;
+        ranking.validate("evolution")?;
         range::check(*period > 0, "evolution.period", period, "at least 1")?;
         range::share("evolution.mutation", *mutation)?;
         range::not_negative("evolution.magnitude", *magnitude)?;
@@ -200,7 +200,7 @@ impl SupeRl {
                 number(slot).map_or_else(|| prices.of_learner(&spec), |n| prices.of_actor(n, &spec))
             },
             descent: &|slot| {
-                let origin = if slot == own { Origin::Learner } else { Origin::Copy };
+                let origin = if slot == own { Origin::Learner } else { Origin::Drawn };
                 Descent { mutated: slot < own, ..Descent::without_parents(origin) }
             },
         };
@@ -209,8 +209,7 @@ impl SupeRl {
         self.standing.keep(census, actors[first].clone());
         if first < own {
             let soft = self.config.soft as f32;
-            let climber = self.learner.learner_mut().climber_mut();
-            for net in [&mut climber.actor.net, &mut climber.target] {
+            for net in self.learner.learner_mut().nets_mut() {
                 let towards = net.params_mut().iter_mut().zip(mutants[first].params());
                 towards.for_each(|(x, best)| *x += soft * (best - *x));
             }
@@ -225,15 +224,13 @@ impl Algorithm for SupeRl {
         let spec = context.spec.clone();
         let mutants = match context.generation.is_multiple_of(self.config.period) {
             true => self.evolve(context, record),
-            false => Vec::new(),
+            false => {
+                self.standing.clear();
+                Vec::new()
+            }
         };
         let stored = self.prices.stored(None, &spec);
-        let own = vec![self.actor(); self.learner.episodes()];
-        let played = context.play_each(&own, Stream::Learner);
-        for rollout in &played {
-            self.learner.experience.remember(rollout, &stored);
-        }
-        note_play(&played, spec.constraints.len(), record);
+        let played = self.learner.play(context, &stored, record);
         let everyone = || mutants.iter().chain(&played);
         let steps = note_episodes(everyone(), &spec.constraints, record);
         let updates = self.learner.updates_due(context, steps, record);
@@ -288,5 +285,48 @@ impl Algorithm for SupeRl {
         self.prices.walk(walk)?;
         self.standing.walk(self.config.population + 1, walk)?;
         walk.plain("soft_updates", &mut self.soft_updates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+    use crate::trainer::Trainer;
+    use cmdp::{Env, PointMass};
+
+    #[test]
+    fn a_contest_is_told_of_once_and_the_actor_moves_towards_who_wins_it() {
+        let mut layers = Layers::default();
+        let small = "[td3]\nhidden = [8]\nbatch = 8\n[evolution]\nperiod = 3\nmagnitude = 0.3\nsoft = 0.25\n";
+        layers.toml(small).unwrap();
+        layers.set("algorithm", "supe-rl");
+        let make = || PointMass::new(vec![]).map(|env| Box::new(env) as Box<dyn Env>);
+        let mut run = Trainer::new(layers.build().unwrap(), 1, make).unwrap();
+        let own = |run: &Trainer| -> Vec<f32> {
+            let any = &*run.algorithm as &dyn std::any::Any;
+            any.downcast_ref::<SupeRl>().unwrap().learner.learner().policy().params().to_vec()
+        };
+        for generation in 1..=9 {
+            let before = own(&run);
+            run.generation(&mut |_| true).unwrap().unwrap();
+            let census = run.census().cloned();
+            assert_eq!(census.is_some(), generation % 3 == 0, "{generation}");
+            // Before it learns, nothing else moves the actor: a quarter of the way.
+            let Some(census) = census else {
+                assert_eq!(own(&run), before);
+                continue;
+            };
+            assert_eq!(census.individuals.len(), 11);
+            let best = run.algorithm.champion().unwrap().actor;
+            let mut narrow = {
+                let any = &*run.algorithm as &dyn std::any::Any;
+                any.downcast_ref::<SupeRl>().unwrap().learner.learner().policy().clone()
+            };
+            narrow.take_without_constants(&best);
+            for ((now, before), best) in own(&run).iter().zip(&before).zip(narrow.params()) {
+                assert!((now - (before + 0.25 * (best - before))).abs() < 1e-6);
+            }
+        }
     }
 }

@@ -209,6 +209,10 @@ impl Rule {
     /// The key whose value may change in the midst of a run.
     pub const CHANGEABLE: &'static str = ETA;
 
+    /// What it may be, as it is written.
+    pub const NAMES: [&'static str; 7] =
+        ["none", "fixed", "ascent", "relative", "falling", "pid", "per-actor"];
+
     /// A fixed λ, the paper's.
     pub fn fixed() -> Self {
         Self::Fixed { lambda: lambda() }
@@ -288,7 +292,7 @@ impl Rule {
             alone,
             "multipliers.rule",
             "per-actor",
-            "none, fixed, ascent, relative, falling or pid: no population",
+            "none, fixed, ascent, relative, falling or pid; only actors of a lasting population have their own",
         )?;
         self.validate()
     }

@@ -4,7 +4,7 @@
 //! ```text
 //! x = μ ± √v·ε                                   each ε and its negative
 //! w_i ∝ ln( (P+1)/i )                            over the P best of them
-//! μ' = Σ w_i x_i        v' = (1/P) Σ w_i (x_i - μ)² + d        d ← τd + (1-τ)d_end
+//! d ← τd + (1-τ)d_end        then        v ← (1/P) Σ w_i (x_i - μ)² + d        μ ← Σ w_i x_i
 //! ```
 //!
 //! d, which every variance is raised by, falls over the generations: wide at first, fine in the end.
@@ -77,9 +77,9 @@ impl Cem {
         &self.mean
     }
 
-    /// Goes on around another mean.
-    pub fn move_to(&mut self, mean: &Mlp) {
-        self.mean.params_mut().copy_from_slice(mean.params());
+    /// Its mean, to go on around another.
+    pub fn mean_mut(&mut self) -> &mut Mlp {
+        &mut self.mean
     }
 
     /// The deviation of a parameter, mean over all.

@@ -107,6 +107,11 @@ impl Standing {
         (self.census, self.champion) = (Some(census), champion);
     }
 
+    /// Forgets it: there was none in this generation.
+    pub fn clear(&mut self) {
+        self.census = None;
+    }
+
     /// Who was who.
     pub fn census(&self) -> Option<&Census> {
         self.census.as_ref()

@@ -30,7 +30,9 @@ impl Memory {
             half.forget(most / 2);
             half.pieces
         };
-        Self { pieces: half(a).into_iter().chain(half(b)).collect() }
+        let mut pieces: Vec<(u64, u64)> = half(a).into_iter().chain(half(b)).collect();
+        pieces.sort();
+        Self { pieces: pieces.into() }
     }
 
     fn forget(&mut self, most: u64) {
@@ -61,7 +63,8 @@ impl Memory {
         let gone = stored.saturating_sub(replay.len() as u64);
         let numbers = self.pieces.iter().flat_map(|(first, count)| *first..first + count);
         let there = numbers.filter(|number| *number >= gone);
-        there.map(|number| (number % replay.capacity() as u64) as usize).collect()
+        let places = there.map(|number| (number % replay.capacity() as u64) as usize);
+        places.filter(|place| *place < replay.len()).collect()
     }
 }
 

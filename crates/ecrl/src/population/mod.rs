@@ -105,7 +105,7 @@ impl EvolutionConfig {
             "at least 1 and fewer than evolution.population",
         )?;
         range::many("evolution.tournament", *tournament)?;
-        ranking.validate()?;
+        ranking.validate("evolution")?;
         range::share("evolution.mutation", *mutation)?;
         range::check(*sync_period > 0, "evolution.sync_period", sync_period, "at least 1")
     }

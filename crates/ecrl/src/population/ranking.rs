@@ -45,11 +45,14 @@ impl Ranking {
         Self::Stochastic { pf: pf(), early_stop: early_stop() }
     }
 
-    /// Checks every value against its range.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    /// What it may be, as it is written.
+    pub const NAMES: [&'static str; 3] = ["reward", "feasibility-first", "stochastic"];
+
+    /// Checks every value against its range, in a section of that name.
+    pub fn validate(&self, section: &str) -> Result<(), ConfigError> {
         match *self {
             Self::Reward | Self::FeasibilityFirst => Ok(()),
-            Self::Stochastic { pf, .. } => range::share("evolution.pf", pf),
+            Self::Stochastic { pf, .. } => range::share(&format!("{section}.pf"), pf),
         }
     }
 

@@ -66,7 +66,7 @@ impl SelectionConfig {
             population,
             &format!("at least 2 and at most {why}"),
         )?;
-        ranking.validate()?;
+        ranking.validate("evolution")?;
         range::many("evolution.judged", *judged)?;
         let shares = halve_at.iter().all(|at| (0.0..=1.0).contains(at));
         range::check(

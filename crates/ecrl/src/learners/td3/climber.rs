@@ -1,6 +1,5 @@
 //! An actor that climbs critics, which need not be its own.
 
-use cmdp::Rng;
 use nets::{Mlp, Tape, Trained};
 
 use super::Td3Config;
@@ -8,42 +7,27 @@ use super::twins::{Twins, write_actions};
 use crate::learners::critic::Price;
 use crate::state::{StateError, Walk};
 
-/// The actor, with its target and its optimiser.
+/// The actor, with its optimiser.
 #[derive(Debug, Clone)]
 pub struct Climber {
     /// The network, whose output tanh brings to an action.
     pub actor: Trained,
-    /// What follows it, and acts in the critics' targets.
-    pub target: Mlp,
     /// What passes through a critic leave behind; all have the same layers.
     tape: Option<Tape>,
 }
 
 impl Climber {
-    /// A new one for these sizes.
-    pub fn new(config: &Td3Config, [obs, action]: [usize; 2], rng: &mut Rng) -> Self {
-        let sizes = [&[obs], &config.hidden[..], &[action]].concat();
-        Self::of(config, Mlp::new(&sizes, config.activation, rng))
+    /// One with this network, whose optimiser begins anew.
+    pub fn new(config: &Td3Config, actor: Mlp) -> Self {
+        Self { actor: Trained::new(actor, config.batch, config.actor_lr), tape: None }
     }
 
-    /// One with this network, whose optimiser and target begin anew.
-    pub fn of(config: &Td3Config, actor: Mlp) -> Self {
-        let target = actor.clone();
-        Self { target, actor: Trained::new(actor, config.batch, config.actor_lr), tape: None }
-    }
-
-    /// Takes over a network's numbers, target and all.
-    pub fn become_actor(&mut self, actor: &Mlp) {
-        self.actor.net.params_mut().copy_from_slice(actor.params());
-        self.target.params_mut().copy_from_slice(actor.params());
-    }
-
-    /// One step on the batch that the critics drew last; the target follows. Returns the loss,
+    /// One step on the batch that the critics drew last; a target follows. Returns the loss,
     /// `mean ( -Q_1(s, a) + Σ_i λ_i Q_ci(s, a) ) / ( 1 + Σ_i λ_i )`.
-    pub fn climb(&mut self, twins: &Twins, price: Price) -> f64 {
-        let Self { actor, target, tape } = self;
+    pub fn climb(&mut self, twins: &Twins, price: Price, target: Option<&mut Mlp>) -> f64 {
+        let Self { actor, tape } = self;
         let (obs, rows) = (&twins.batch().obs, twins.config.batch);
-        let actions = *target.sizes().last().expect("a layer");
+        let actions = *actor.net.sizes().last().expect("a layer");
         actor.net.forward(obs, &mut actor.tape);
         let acted: Vec<f32> = actor.tape.output().iter().map(|mean| mean.tanh()).collect();
         let mut drawn = twins.drawn().to_vec();
@@ -67,15 +51,19 @@ impl Climber {
             *d_head = d * (1.0 - a * a);
         }
         actor.net.backward(obs, &mut actor.tape, &mut actor.gradient);
-        let (params, gradient, tau) =
-            (actor.net.params_mut(), &actor.gradient, twins.config.tau as f32);
-        actor.adam.step_with_target(params, gradient, target.params_mut(), tau);
+        let (params, gradient) = (actor.net.params_mut(), &actor.gradient);
+        match target {
+            None => actor.adam.step(params, [gradient]),
+            Some(target) => {
+                let tau = twins.config.tau as f32;
+                actor.adam.step_with_target(params, gradient, target.params_mut(), tau);
+            }
+        }
         value / (rows as f64 * f64::from(whole))
     }
 
     /// Walks everything that lasts.
     pub fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
-        walk.trained("actor", &mut self.actor)?;
-        walk.net("actor.target", &mut self.target)
+        walk.trained("actor", &mut self.actor)
     }
 }

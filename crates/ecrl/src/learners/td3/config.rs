@@ -1,5 +1,6 @@
 //! The values of TD3.
 
+use cmdp::Rng;
 use nets::{Activation, Mlp};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,11 @@ impl Default for Td3Config {
 }
 
 impl Td3Config {
+    /// A new network of actions for these sizes.
+    pub fn new_actor(&self, [obs, action]: [usize; 2], rng: &mut Rng) -> Mlp {
+        Mlp::new(&[&[obs], &self.hidden[..], &[action]].concat(), self.activation, rng)
+    }
+
     /// A network of actions as a policy like all others, with the noise it plays with.
     pub fn express(&self, net: &Mlp) -> Mlp {
         let actions = *net.sizes().last().expect("a layer");

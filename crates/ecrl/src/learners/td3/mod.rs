@@ -44,6 +44,7 @@ pub struct Td3 {
     config: Td3Config,
     twins: Twins,
     climber: Climber,
+    target: Mlp,
     /// Updates so far, and the actor's loss in the last that it took part in.
     updates: u64,
     actor_loss: f64,
@@ -52,9 +53,10 @@ pub struct Td3 {
 impl Td3 {
     /// A new learner for these sizes, with critics of as many costs.
     pub fn new(config: Td3Config, sizes: [usize; 3], rng: &mut Rng) -> Self {
-        let climber = Climber::new(&config, [sizes[0], sizes[1]], rng);
+        let target = config.new_actor([sizes[0], sizes[1]], rng);
         let twins = Twins::new(config.clone(), sizes, rng);
-        Self { config, twins, climber, updates: 0, actor_loss: 0.0 }
+        let climber = Climber::new(&config, target.clone());
+        Self { config, twins, climber, target, updates: 0, actor_loss: 0.0 }
     }
 
     /// The values it computes with.
@@ -72,20 +74,19 @@ impl Td3 {
         &self.twins
     }
 
-    /// The actor, to be changed by others than critics.
-    pub fn climber_mut(&mut self) -> &mut Climber {
-        &mut self.climber
+    /// The actor's network and its target, to be changed by others than critics.
+    pub fn nets_mut(&mut self) -> [&mut Mlp; 2] {
+        [&mut self.climber.actor.net, &mut self.target]
     }
 
     /// The update proper, on what was drawn; returns the losses of the critics and of the costs' critics.
     fn learn(&mut self, price: Price) -> (f64, Option<f64>) {
         self.updates += 1;
         let moves = self.updates.is_multiple_of(self.config.delay);
-        let Climber { actor, target, .. } = &mut self.climber;
         let tau = if moves { self.config.tau as f32 } else { 0.0 };
-        let losses = self.twins.improve(target, &mut actor.tape, tau);
+        let losses = self.twins.improve(&self.target, &mut self.climber.actor.tape, tau);
         if moves {
-            self.actor_loss = self.climber.climb(&self.twins, price);
+            self.actor_loss = self.climber.climb(&self.twins, price, Some(&mut self.target));
         }
         losses
     }
@@ -98,9 +99,9 @@ impl Learner for Td3 {
 
     fn start_from(&mut self, actor: &Mlp) -> Result<(), ConfigError> {
         verify_start(&self.actor(), actor)?;
-        let Climber { actor: own, target, .. } = &mut self.climber;
-        own.net.take_without_constants(actor);
-        target.clone_from(&own.net);
+        for net in self.nets_mut() {
+            net.take_without_constants(actor);
+        }
         Ok(())
     }
 
@@ -117,6 +118,7 @@ impl Learner for Td3 {
     fn walk(&mut self, walk: &mut Walk) -> Result<(), StateError> {
         self.twins.walk(walk)?;
         self.climber.walk(walk)?;
+        walk.net("actor.target", &mut self.target)?;
         walk.plain("updates", &mut self.updates)?;
         walk.plain("actor_loss", &mut self.actor_loss)
     }
