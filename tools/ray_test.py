@@ -242,7 +242,7 @@ def workers(cluster):
 
 
 def cost(cluster):
-    """Steps a second with two threads here and with two actors on this machine."""
+    """Steps a second with one thread here, with two, and with two actors on this machine."""
     for _ in range(2):
         cluster.add()
     tasks = {
@@ -252,15 +252,15 @@ def cost(cluster):
         "ant, ecrl, no updates": ("ant", "--steps", "4e4", "--set", "learning_starts=900000", "--set", "population=20"),
     }
     for name, words in tasks.items():
-        speeds = {"here": [], "there": []}
+        speeds = {"one": [], "here": [], "there": []}
         for round in range(3):
-            for place, more in (("here", ["--threads", "2"]), ("there", ["--workers", "ray"])):
+            for place, more in (("one", ["--threads", "1"]), ("here", ["--threads", "2"]), ("there", ["--workers", "ray"])):
                 out = cluster.folder / f"cost-{round}-{place}"
                 cluster.ecrl("train", *words, "--quiet", "--force", "--out", out, *more)
                 last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
                 speeds[place].append(last["env_steps"] / last["seconds_collect"] if "seconds_collect" in last else 0)
-        here, there = (sorted(speeds[place])[1] for place in ("here", "there"))
-        print(f"{name}: playing {here:.0f} steps/s on two threads, {there:.0f} by two actors: {there / here:.2f}", flush=True)
+        one, here, there = (sorted(speeds[place])[1] for place in ("one", "here", "there"))
+        print(f"{name}: playing {one:.0f} steps/s on one thread, {here:.0f} on two, {there:.0f} by two actors: {there / one:.2f} and {there / here:.2f} times as many", flush=True)
 
 
 def main():
