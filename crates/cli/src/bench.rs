@@ -19,6 +19,8 @@ pub enum BenchCommand {
     Update(BenchUpdate),
     /// PPO on hopper: steps played a second, beside the robot alone, and milliseconds of one minibatch
     Ppo(BenchPpo),
+    /// Evolution strategies: how busy threads are, and what a generation takes beside its episodes
+    Es(BenchEs),
 }
 
 #[derive(Args)]
@@ -68,12 +70,46 @@ pub struct BenchPpo {
     json: bool,
 }
 
+#[derive(Args)]
+pub struct BenchEs {
+    /// The task: a name, or a file of your own
+    #[arg(default_value = "half-cheetah")]
+    task: String,
+    /// Threads [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Rounds, of which the median is printed
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Print one JSON object: task, threads, episodes (of a generation), steps_per_s, busy (processor time over
+    /// what as many threads had), strategy (perturbations and step over the whole)
+    #[arg(long)]
+    json: bool,
+}
+
 pub fn bench(command: BenchCommand, output: &mut impl Write) -> Result<(), Failure> {
     match command {
         BenchCommand::Tasks(args) => bench_tasks(args, output),
         BenchCommand::Update(args) => bench_update(args, output),
         BenchCommand::Ppo(args) => bench_ppo(args, output),
+        BenchCommand::Es(args) => bench_es(args, output),
     }
+}
+
+fn bench_es(args: BenchEs, output: &mut impl Write) -> Result<(), Failure> {
+    let task = AnyTask::find(&args.task)?;
+    let report = benches::es::es(&task, threads(args.threads), args.rounds as usize)?;
+    if args.json {
+        writeln!(output, "{:#}", json!(report))?;
+        return Ok(());
+    }
+    let words =
+        format!("{}, {} threads, {} episodes", report.task, report.threads, report.episodes);
+    writeln!(output, "{words}, with what one generation takes")?;
+    writeln!(output, "  playing and learning {:>8.0} steps/s", report.steps_per_s)?;
+    writeln!(output, "  threads busy         {:>8.1} %", 100.0 * report.busy)?;
+    writeln!(output, "  perturbing and step  {:>8.2} %", 100.0 * report.strategy)?;
+    Ok(())
 }
 
 fn bench_tasks(args: BenchTasks, output: &mut impl Write) -> Result<(), Failure> {

@@ -14,7 +14,8 @@ use runs::policy::Policy;
 
 /// What the sections of an algorithm are set to, where it has them. Environments pause within an episode, and
 /// the ring holds less than the steps, so that it wraps.
-const SECTIONS: [(&str, &str); 6] = [
+const SECTIONS: [(&str, &str); 7] = [
+    ("es", "population = 4\nhidden = [8]\n"),
     ("learner", "learning_starts = 500\ngrad_steps_per_env_step = 0.3\n"),
     ("sac", "hidden = [16, 16]\nbatch = 32\n"),
     ("td3", "hidden = [16, 16]\nbatch = 32\n"),
@@ -144,6 +145,8 @@ fn goes_on_to_the_bit(name: &str, config: Config) {
     let mut whole = (trainer(&config), Log::default());
     whole.1.advance(&mut whole.0, u64::MAX);
 
+    // Some have an update a generation.
+    let pause = (whole.0.grad_steps() / 5).min(201);
     let folder = Folder::new(name);
     let mut log = Log::default();
     let mut parts = 0;
@@ -152,7 +155,7 @@ fn goes_on_to_the_bit(name: &str, config: Config) {
         let mut checkpoints = Checkpoints::new(&folder.0);
         let restored = checkpoints.read(&mut trainer).unwrap();
         assert_eq!(restored.is_some(), parts > 0);
-        log.advance(&mut trainer, 201);
+        log.advance(&mut trainer, pause);
         checkpoints.write(&mut trainer, &[]).unwrap();
         parts += 1;
         if trainer.is_done() {

@@ -38,7 +38,9 @@ fn make(_: &Config) -> Result<Box<dyn Env>, cmdp::ConstraintError> {
 
 fn config(algorithm: &str) -> Config {
     let mut layers = Layers::default();
-    layers.set("algorithm", algorithm).set("steps", 1500).set("test.every", 0);
+    // One of its updates takes a generation.
+    let steps = if algorithm == "es" { 5000 } else { 1500 };
+    layers.set("algorithm", algorithm).set("steps", steps).set("test.every", 0);
     let sections = layers.build().unwrap().sections;
     for (section, values) in [
         ("ppo", "hidden = [8]\ncollect = 500\nbatch = 50\nepochs = 2\n"),
@@ -46,6 +48,7 @@ fn config(algorithm: &str) -> Config {
         ("sac", "hidden = [8]\nbatch = 16\n"),
         ("td3", "hidden = [8]\nbatch = 16\n"),
         ("learner", "learning_starts = 300\n"),
+        ("es", "hidden = [8]\npopulation = 2\n"),
     ] {
         if sections.contains_key(section) {
             layers.toml(&format!("[{section}]\n{values}")).unwrap();

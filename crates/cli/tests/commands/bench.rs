@@ -30,6 +30,16 @@ fn bench_update_reports_every_figure() {
 }
 
 #[test]
+fn bench_es_reports_every_figure() {
+    let output = ecrl(&["bench", "es", "swimmer", "--json", "--threads", "2", "--rounds", "1"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["task"], &report["episodes"]), (&"swimmer".into(), &41.into()));
+    for figure in ["threads", "steps_per_s", "busy", "strategy"] {
+        assert!(report[figure].as_f64().unwrap() > 0.0, "{report}");
+    }
+}
+
+#[test]
 fn bench_ppo_reports_every_figure() {
     let output = ecrl(&["bench", "ppo", "--json", "--threads", "2", "--rounds", "1"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
