@@ -213,12 +213,13 @@ impl Lock {
         // Other machines see it now, and not with what is written next.
         written.and_then(|()| file.sync_all()).map_err(io)?;
         // Where the system's lock is each machine's own, another may have come at the same time.
-        let there = files::read_text(&name).unwrap_or_default();
-        if there != ours {
-            return Err(RunError::Locked {
-                path: path.to_owned(),
-                holder: there.trim().to_owned(),
-            });
+        match files::read_text(&name) {
+            Ok(there) if there != ours => {
+                let (path, holder) = (path.to_owned(), there.trim().to_owned());
+                return Err(RunError::Locked { path, holder });
+            }
+            // The folder has just been moved, and the lock with it: whoever asks finds that out.
+            _ => {}
         }
         let folder = path.canonicalize().ok().and_then(|path| identity(&path));
         let beat = file.try_clone().map(beat).map_err(io)?;

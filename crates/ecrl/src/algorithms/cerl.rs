@@ -132,7 +132,7 @@ impl Section for CerlSection {
             horizons.iter().all(|horizon| *horizon >= least),
             "portfolio.horizons",
             format!("{horizons:?}"),
-            &format!("numbers from {least} on, which is 1 - td3.gamma"),
+            &format!("numbers from {least:.6} on, which is 1 - td3.gamma"),
         )?;
         range::not_negative("portfolio.curiosity", *curiosity)?;
         range::share("portfolio.recency", *recency)?;
