@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 __all__ = [
     "EnvError",
+    "Held",
     "Place",
+    "Player",
     "Policy",
     "Robots",
     "__version__",
