@@ -264,6 +264,8 @@ def cost(cluster):
 
 
 def main():
+    # Asked to end, it stops what it has started, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parts = {
         "shared": lambda cluster: grid(cluster, True),
         "private": lambda cluster: grid(cluster, False),

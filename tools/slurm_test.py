@@ -334,6 +334,8 @@ def scale(cluster):
 
 
 def main():
+    # Asked to end, it stops what it has started, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parts = {"faults": faults, "overhead": overhead, "scale": scale}
     asked = sys.argv[1:] or ["faults"]
     unknown = [part for part in asked if part not in parts]
