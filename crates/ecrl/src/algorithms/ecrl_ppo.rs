@@ -1,8 +1,8 @@
 //! ECRL on PPO: learners side by side, each with multipliers or barriers of its own, of which selection leaves
 //! ever fewer.
 //!
-//! Every generation each learner plays a batch and learns from it, as it would alone. Then stochastic ranking
-//! orders them by their last episodes, sampled as they are trained:
+//! Every generation each learner plays a batch of `collect` steps and learns from it, as it would alone. Then stochastic
+//! ranking orders them by their last episodes, sampled as they are trained:
 //!
 //! ```text
 //! reward of a learner: the mean return; violation: φ of the mean J_C        over its last `judged` episodes
@@ -11,10 +11,11 @@
 //! ```
 //!
 //! So the steps go to whoever does best, and a learner that is stuck does not decide the run. Learners differ by
-//! their genome: whether multipliers or a barrier price their costs (`learners`), and how far they look ahead
-//! (`horizons`). Which of these serves a task is selected, too; the best of each genome leaves after all others,
-//! as who looks far ahead learns late. The first of the ranking is the policy that is tested. An episode under
-//! way in an environment that changes hands goes on, and counts for who ends it.
+//! their genome: whether multipliers or a barrier price their costs (`learners`), how far they look ahead
+//! (`horizons`), and how much they explore until the last halving (`entropies`). Which of these serves a task is
+//! selected, too; the best with multipliers and the best within a barrier leave after all others, as the former break
+//! constraints longer and come back with more. The first of the ranking is the policy that is tested. An episode under way in an environment that changes hands goes on, and
+//! counts for who ends it.
 //!
 //! 1. Hu et al., Evolving Constrained Reinforcement Learning Policy, IJCNN 2023.
 //! 2. Jaderberg et al., Population Based Training of Neural Networks, 2017.
@@ -46,7 +47,7 @@ mod member;
 /// `ecrl-ppo`
 pub static ECRL_PPO: Definition<Selected> = Definition {
     name: "ecrl-ppo",
-    description: "a population of ppo-lag and ipo learners that stochastic ranking narrows",
+    description: "a population of ipo and rcpo-ppo learners that stochastic ranking narrows",
     defaults: SelectedSection::default,
     presets: &[],
 };
@@ -61,7 +62,7 @@ pub struct Selected {
 
 impl Build for Selected {
     type Section = SelectedSection;
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
     const TAKES_CHOICES: bool = true;
     const TEST_SHARE: f64 = OnPolicy::<Priced>::TEST_SHARE;
 
@@ -74,8 +75,7 @@ impl Build for Selected {
         let size = section.evolution.selection.population;
         let learner =
             |number| OnPolicy::new(section.of_genome(number), Setup { spec, rng: &mut *rng });
-        let learners = (0..size).map(learner).map(|one| Ok(one?.sharing()));
-        let learners = learners.collect::<Result<_, TrainError>>()?;
+        let learners = (0..size).map(learner).collect::<Result<_, TrainError>>()?;
         Ok(Self { section, spec: spec.clone(), learners, selection: Selection::new(size) })
     }
 }
@@ -87,20 +87,34 @@ impl Selected {
         self.learners.par_iter_mut().enumerate().filter(|(number, _)| left.contains(number))
     }
 
+    /// Has those left explore as much as their genome and the time say.
+    fn explore(&mut self, context: &Context) {
+        let EvolutionConfig { selection: SelectionConfig { halve_at, .. }, .. } =
+            &self.section.evolution;
+        let until = halve_at.last().copied().unwrap_or(1.0);
+        let share = context.env_steps as f64 / context.config.steps as f64;
+        let rest = if share < until { 1.0 - share / until } else { 0.0 };
+        for &number in &self.selection.left {
+            let entropy = self.section.genome(self.selection.genomes[number]).entropy;
+            let always = self.section.member.ppo.entropy_coef;
+            self.learners[number].explore(always + rest * entropy);
+        }
+    }
+
     /// A learner with what a number began with, into which a state is loaded.
     fn blank(&self, genome: usize) -> OnPolicy<Priced> {
         let rng = &mut cmdp::rng([0; 4]);
         let learner =
             OnPolicy::new(self.section.of_genome(genome), Setup { spec: &self.spec, rng });
-        learner.expect("one like it was made at the start").sharing()
+        learner.expect("one like it was made at the start")
     }
 
     /// The worse half leaves, or the last becomes a copy of the first, if it is time.
     fn select(&mut self, ranked: &[usize], context: &Context) {
         let EvolutionConfig { copy_every, selection: SelectionConfig { halve_at, .. }, .. } =
             &self.section.evolution;
-        let genome = |number| self.section.genome(number);
-        if let Some(leave) = self.selection.halve(ranked, halve_at, genome, context) {
+        let kind = |number| self.section.genome(number).kind;
+        if let Some(leave) = self.selection.halve(ranked, halve_at, kind, context) {
             return leave.iter().for_each(|&number| self.learners[number].forget());
         }
         let copying =
@@ -140,7 +154,7 @@ impl Algorithm for Selected {
         let left = self.selection.left.clone();
         let actors: Vec<Mlp> = left.iter().map(|&number| self.learners[number].actor()).collect();
         let (steps, costs) = (self.learners[0].config().collect, self.learners[0].costs());
-        let played = context.go_on(&actors, steps.div_ceil(actors.len()), costs);
+        let played = context.go_on(&actors, steps, costs);
         let constraints = &context.spec.constraints;
         let ended = played.iter().flat_map(|segment| &segment.ended);
         record.set(&EXCESS, excess(ended, constraints));
@@ -160,6 +174,7 @@ impl Algorithm for Selected {
     fn update(&mut self, context: &Context) -> Figures {
         let steps = self.selection.left.iter().map(|&number| self.learners[number].rows() as u64);
         let moment = Moment::of(context, steps.sum());
+        self.explore(context);
         let each = self.left().map(|(number, one)| one.update_at(moment.of_learner(number)));
         mean_of_all(&each.collect::<Vec<Figures>>())
     }
@@ -184,7 +199,7 @@ impl Algorithm for Selected {
     }
 
     fn longest_generation(&self, _: &EnvSpec) -> u64 {
-        self.learners[0].config().collect as u64
+        (self.selection.left.len() * self.learners[0].config().collect) as u64
     }
 
     fn actor(&self) -> Mlp {

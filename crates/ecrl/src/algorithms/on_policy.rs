@@ -31,8 +31,6 @@ pub trait Variant: Send + Sized + 'static {
     type Section: Section;
     /// Whether it sees costs.
     const USES_COSTS: bool;
-    /// Whether costs that it sees have critics, and so advantages.
-    const CRITICS: bool = Self::USES_COSTS;
     /// The version of its state; raised when an older one would be misread.
     const STATE_VERSION: u32 = 1;
     /// Whether the policy that played is remembered, to tell how far the policy is from it.
@@ -46,6 +44,12 @@ pub trait Variant: Send + Sized + 'static {
     /// The learner's values.
     fn ppo(section: &Self::Section) -> PpoConfig;
 
+    /// Whether costs that it sees have critics, and so advantages.
+    fn has_critics(section: &Self::Section) -> bool {
+        let _ = section;
+        Self::USES_COSTS
+    }
+
     /// A new one; the thresholds in `spec` leave the margin.
     fn new(section: &Self::Section, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError>;
 
@@ -55,7 +59,7 @@ pub trait Variant: Send + Sized + 'static {
     }
 
     /// Changes what was played before it is learnt from; costs without critics are gone afterwards.
-    fn shape(&self, batch: &mut Batch) {
+    fn shape(&mut self, batch: &mut Batch) {
         let _ = batch;
     }
 
@@ -155,8 +159,6 @@ pub struct OnPolicy<V> {
     variant: V,
     /// Constraints whose costs it sees.
     costs: usize,
-    /// Whether batches are shared with others: the fewer rows it has, the smaller its minibatches are.
-    shares: bool,
     /// Updates of the current generation so far.
     done: usize,
     /// The order of the rows in the current epoch.
@@ -179,12 +181,12 @@ impl<V: Variant> Build for OnPolicy<V> {
         let config = V::ppo(&section);
         let costs = if V::USES_COSTS { spec.constraints.len() } else { 0 };
         let aims = aiming(spec, config.actor_critic.margin);
-        let ppo = Ppo::new(config, spec, if V::CRITICS { costs } else { 0 }, rng);
+        let critics = if V::has_critics(&section) { costs } else { 0 };
+        let ppo = Ppo::new(config, spec, critics, rng);
         Ok(Self {
             ppo: if V::REMEMBERS { ppo.remembering() } else { ppo },
             variant: V::new(&section, &aims, rng)?,
             costs,
-            shares: false,
             done: 0,
             order: Vec::new(),
         })
@@ -206,22 +208,19 @@ impl<V: Variant> OnPolicy<V> {
         &self.ppo.config().actor_critic
     }
 
-    /// The same, which shares batches with others.
-    pub fn sharing(self) -> Self {
-        Self { shares: true, ..self }
+    /// What the policy's entropy weighs.
+    #[cfg(test)]
+    pub fn entropy_coef(&self) -> f64 {
+        self.ppo.config().entropy_coef
     }
 
-    /// The rows of a minibatch.
-    fn minibatch(&self) -> usize {
-        let ActorCriticConfig { collect, batch, .. } = *self.config();
-        match self.shares {
-            true => self.ppo.rows().div_ceil(collect.div_ceil(batch)).clamp(1, batch),
-            false => batch,
-        }
+    /// Has the policy's entropy weigh so much from now on.
+    pub fn explore(&mut self, entropy_coef: f64) {
+        self.ppo.explore(entropy_coef);
     }
 
     fn per_epoch(&self) -> usize {
-        self.ppo.rows().div_ceil(self.minibatch())
+        self.ppo.rows().div_ceil(self.config().batch)
     }
 
     /// How many costs it sees.
@@ -269,8 +268,8 @@ impl<V: Variant> OnPolicy<V> {
             self.order = (0..self.ppo.rows()).collect();
             self.order.shuffle(&mut moment.rng(epoch));
         }
-        let ActorCriticConfig { lr, lr_decay, .. } = *self.config();
-        let rows = self.order.chunks(self.minibatch()).nth(part).expect("a minibatch");
+        let ActorCriticConfig { batch, lr, lr_decay, .. } = *self.config();
+        let rows = self.order.chunks(batch).nth(part).expect("a minibatch");
         let rate = lr * if lr_decay { moment.left } else { 1.0 };
         let part = Part { rows, rate, first: self.done == 0 };
         let figures = self.variant.update(&mut self.ppo, part);

@@ -1,8 +1,14 @@
 //! RCPO on PPO: PPO on a reward that is shaped by Lagrange multipliers.
 //!
-//! One critic learns the return of `r - Σ_i λ_i c_i`, and PPO ascends its advantage; multipliers follow a rule
-//! of `multipliers/` that moves them slowly against what the critic and the policy learn. As in all of the
-//! family, the cost of a constraint on a mean is centred first.
+//! One critic learns the return of the shaped reward, and PPO ascends its advantage:
+//!
+//! ```text
+//! r - Σ_i w_i c_i        w_i = λ_i·d_r/d_i
+//! ```
+//!
+//! where d are deviations of the reward and of the cost of a step, smoothed over batches: λ has no unit, and the same
+//! rates serve a mean torque of 0.4 and a sum of 25. The multipliers follow a rule of `multipliers/`, slowly against
+//! what the critic and the policy learn. As in all of the family, the cost of a constraint on a mean is centred first.
 //!
 //! 1. Tessler, Mankowitz & Mannor, Reward Constrained Policy Optimization, ICLR 2019.
 
@@ -10,7 +16,7 @@ use cmdp::{EnvSpec, Episode, Rng};
 
 use crate::algorithm::Definition;
 use crate::config::ConfigError;
-use crate::learners::ppo::{Ppo, PpoConfig};
+use crate::learners::ppo::{Ppo, PpoConfig, deviation};
 use crate::memory::batch::Batch;
 use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Lambdas, Rule};
@@ -36,11 +42,15 @@ pub struct Shaped {
 impl Variant for Shaped {
     type Section = LagSection;
     const USES_COSTS: bool = true;
-    const CRITICS: bool = false;
+    const STATE_VERSION: u32 = 2;
     const METRICS: &'static [&'static About] = &[&LAMBDA_LEARNER.about];
 
     fn ppo(section: &LagSection) -> PpoConfig {
         section.ppo.clone()
+    }
+
+    fn has_critics(_: &LagSection) -> bool {
+        false
     }
 
     fn new(section: &LagSection, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError> {
@@ -51,10 +61,12 @@ impl Variant for Shaped {
         self.lambdas.answer(ended);
     }
 
-    fn shape(&self, batch: &mut Batch) {
+    fn shape(&mut self, batch: &mut Batch) {
+        let spreads: Vec<f64> = batch.signals.iter().map(|signal| deviation(signal)).collect();
+        self.lambdas.measure(&spreads);
         let (reward, costs) = batch.signals.split_at_mut(1);
-        for (lambda, costs) in self.lambdas.get().iter().zip(costs) {
-            reward[0].iter_mut().zip(costs).for_each(|(r, c)| *r -= *lambda as f32 * *c);
+        for (weight, costs) in self.lambdas.weights().iter().zip(costs) {
+            reward[0].iter_mut().zip(costs).for_each(|(r, c)| *r -= *weight as f32 * *c);
         }
         batch.signals.truncate(1);
     }
@@ -90,7 +102,7 @@ mod tests {
             ..Batch::default()
         };
         Shaped { lambdas }.shape(&mut batch);
-        // 1 - 0.5 - 0.5, 2 + 0.5 - 1.5; the costs are gone.
-        assert_eq!(batch.signals, [[0.0, 1.0]]);
+        // Deviations 0.5, 0.25, 1: weights 2·2 and 0.5·0.5. 1 - 1 - 0.25, 2 + 1 - 0.75; the costs are gone.
+        assert_eq!(batch.signals, [[-0.25, 2.25]]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Learners learn side by side. After every generation a ranking orders them by their last episodes, sampled as
 //! they are trained; at some shares of the run the worse half leaves, and what it had goes to the others. The
-//! best of every genome leaves after all others: who looks far ahead, say, learns late.
+//! best of every kind leaves after all others: who looks far ahead, say, learns late.
 //!
 //! 1. Jamieson & Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS 2016:
 //!    successive halving.
@@ -225,13 +225,13 @@ impl Selection {
         }
     }
 
-    /// If it is time, the worse half of a ranking leaves; returns who. The first of every genome stays before all
-    /// others.
-    pub fn halve<G: PartialEq>(
+    /// If it is time, the worse half of a ranking leaves; returns who. The first of every kind stays before all others;
+    /// the kind is that of the number a learner has inherited from.
+    pub fn halve<K: PartialEq>(
         &mut self,
         ranked: &[usize],
         halve_at: &[f64],
-        genome: impl Fn(usize) -> G,
+        kind: impl Fn(usize) -> K,
         context: &Context,
     ) -> Option<Vec<usize>> {
         let share = context.env_steps as f64 / context.config.steps as f64;
@@ -239,7 +239,7 @@ impl Selection {
             return None;
         }
         self.halved += 1;
-        let has = |number: usize| genome(self.genomes[number]);
+        let has = |number: usize| kind(self.genomes[number]);
         let leads =
             |number: usize| ranked.iter().find(|&&one| has(one) == has(number)) == Some(&number);
         let mut order = ranked.to_vec();

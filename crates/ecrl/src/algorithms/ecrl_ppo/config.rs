@@ -21,22 +21,26 @@ impl Default for SelectedSection {
     fn default() -> Self {
         let (mut member, evolution) = (MemberSection::default(), EvolutionConfig::default());
         let ppo = &mut member.ppo.actor_critic;
-        (ppo.envs, ppo.collect, ppo.batch) = (evolution.selection.population, 8192, 256);
-        ppo.hidden = vec![256, 256];
+        (ppo.envs, ppo.collect, ppo.batch) = (evolution.selection.population, 4096, 128);
+        ppo.margin = 0.05;
         Self { member, evolution }
     }
 }
 
 impl SelectedSection {
     /// What a learner has that began with this number.
-    pub(super) fn genome(&self, number: usize) -> (Kind, f64) {
-        let EvolutionConfig { learners, horizons, .. } = &self.evolution;
-        (dealt(learners, number), dealt(horizons, number))
+    pub(super) fn genome(&self, number: usize) -> Genome {
+        let EvolutionConfig { learners, horizons, entropies, .. } = &self.evolution;
+        Genome {
+            kind: dealt(learners, number),
+            horizon: dealt(horizons, number),
+            entropy: dealt(entropies, number),
+        }
     }
 
     /// The values of such a learner.
     pub(super) fn of_genome(&self, number: usize) -> MemberSection {
-        let (kind, horizon) = self.genome(number);
+        let Genome { kind, horizon, .. } = self.genome(number);
         let mut section = MemberSection { kind, ..self.member.clone() };
         let gamma = &mut section.ppo.actor_critic.gamma;
         *gamma = 1.0 - (1.0 - *gamma) / horizon;
@@ -44,13 +48,24 @@ impl SelectedSection {
     }
 }
 
+/// What a learner inherits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Genome {
+    pub kind: Kind,
+    pub horizon: f64,
+    pub entropy: f64,
+}
+
 /// The population: what its learners differ in, and how they are selected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvolutionConfig {
-    /// What they learn as, dealt out in turn: ppo-lag, ipo.
+    /// What they learn as, dealt out in turn: ppo-lag, rcpo-ppo, ipo.
     pub learners: Vec<Kind>,
     /// How many times as far as with ppo.gamma they look ahead, dealt out in turn: γ = 1 - (1 - ppo.gamma)/horizon.
     pub horizons: Vec<f64>,
+    /// What the policy's entropy weighs at first beside ppo.entropy_coef, dealt out in turn; more explores more. It falls
+    /// to nothing until the last halving.
+    pub entropies: Vec<f64>,
     /// How they are selected.
     #[serde(flatten)]
     pub selection: SelectionConfig,
@@ -62,9 +77,10 @@ pub struct EvolutionConfig {
 impl Default for EvolutionConfig {
     fn default() -> Self {
         Self {
-            learners: vec![Kind::Ipo],
-            horizons: vec![1.0, 2.0, 10.0],
-            selection: SelectionConfig::of(6, &[0.1, 0.25, 0.4]),
+            learners: vec![Kind::Ipo, Kind::RcpoPpo],
+            horizons: vec![1.0, 1.0, 2.0, 1.0, 10.0, 1.0],
+            entropies: vec![0.01, 0.0, 0.02, 0.0, 0.0, 0.01],
+            selection: SelectionConfig::of(6, &[0.2, 0.35, 0.65]),
             copy_every: 0.0,
         }
     }
@@ -72,12 +88,14 @@ impl Default for EvolutionConfig {
 
 impl EvolutionConfig {
     fn validate(&self, envs: usize) -> Result<(), ConfigError> {
-        let Self { learners, horizons, selection, copy_every } = self;
+        let Self { learners, horizons, entropies, selection, copy_every } = self;
         let why = format!("ppo.envs, the environments to share, which is {envs}");
         selection.validate(envs, &why)?;
-        validate_dealt("evolution.learners", learners, |_| true, "of ppo-lag, ipo")?;
+        validate_dealt("evolution.learners", learners, |_| true, "of ppo-lag, rcpo-ppo, ipo")?;
         let fits = |times: &f64| (0.01..=1e6).contains(times);
         validate_dealt("evolution.horizons", horizons, fits, "numbers from 0.01 to 1e6")?;
+        let fits = |weight: &f64| (0.0..=1e6).contains(weight);
+        validate_dealt("evolution.entropies", entropies, fits, "numbers from 0 to 1e6")?;
         range::share("evolution.copy_every", *copy_every)
     }
 }

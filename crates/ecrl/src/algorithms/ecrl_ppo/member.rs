@@ -1,4 +1,5 @@
-//! A member of the population: PPO with costs that multipliers price, as in `ppo-lag`, or a barrier, as in `ipo`.
+//! A member of the population: PPO with costs that multipliers price, as in `ppo-lag` or in `rcpo-ppo`, or a barrier, as in
+//! `ipo`.
 
 use cmdp::{EnvSpec, Episode, Rng};
 use serde::{Deserialize, Serialize};
@@ -6,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::algorithms::ipo::{Barrier, IpoConfig, IpoSection};
 use crate::algorithms::on_policy::{Part, Variant};
 use crate::algorithms::ppo_lag::{LagSection, Lagrangian};
+use crate::algorithms::rcpo_ppo::Shaped;
 use crate::config::{ConfigError, Pace, Section};
 use crate::learners::ppo::{Ppo, PpoConfig};
+use crate::memory::batch::Batch;
 use crate::metrics::{About, Figures, Record};
 use crate::multipliers::{LAMBDA_LEARNER, Rule};
 use crate::state::{StateError, Walk};
@@ -19,6 +22,8 @@ pub enum Kind {
     /// With multipliers.
     #[default]
     PpoLag,
+    /// On a reward that multipliers shape.
+    RcpoPpo,
     /// Within a barrier.
     Ipo,
 }
@@ -76,6 +81,8 @@ impl Section for MemberSection {
 pub enum Priced {
     /// By multipliers.
     Lagrangian(Lagrangian),
+    /// Within the reward, by multipliers.
+    Shaped(Shaped),
     /// By a barrier.
     Barrier(Barrier),
 }
@@ -85,6 +92,7 @@ macro_rules! either {
     ($self:ident, $one:ident => $what:expr) => {
         match $self {
             Self::Lagrangian($one) => $what,
+            Self::Shaped($one) => $what,
             Self::Barrier($one) => $what,
         }
     };
@@ -99,15 +107,24 @@ impl Variant for Priced {
         section.ppo.clone()
     }
 
+    fn has_critics(section: &MemberSection) -> bool {
+        section.kind != Kind::RcpoPpo
+    }
+
     fn new(section: &MemberSection, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError> {
         Ok(match section.kind {
             Kind::PpoLag => Self::Lagrangian(Lagrangian::new(&section.lag(), spec, rng)?),
+            Kind::RcpoPpo => Self::Shaped(Shaped::new(&section.lag(), spec, rng)?),
             Kind::Ipo => Self::Barrier(Barrier::new(&section.ipo(), spec, rng)?),
         })
     }
 
     fn observe(&mut self, ended: &[Episode]) {
         either!(self, one => one.observe(ended));
+    }
+
+    fn shape(&mut self, batch: &mut Batch) {
+        either!(self, one => one.shape(batch));
     }
 
     fn begin(&mut self, ppo: &Ppo) {

@@ -137,6 +137,11 @@ impl Ppo {
         Ok(())
     }
 
+    /// Has the policy's entropy weigh so much from now on.
+    pub fn explore(&mut self, entropy_coef: f64) {
+        self.config.entropy_coef = entropy_coef;
+    }
+
     /// Takes over what was played.
     pub fn learn_from(&mut self, batch: Batch) {
         self.batch = batch;
@@ -214,13 +219,7 @@ impl Ppo {
 
     /// Of each signal the deviation of its advantages.
     pub fn spreads(&self) -> Vec<f64> {
-        let spread = |advantages: &Vec<f32>| {
-            let count = advantages.len().max(1) as f64;
-            let mean = advantages.iter().map(|&a| f64::from(a)).sum::<f64>() / count;
-            let squares = advantages.iter().map(|&a| (f64::from(a) - mean).powi(2)).sum::<f64>();
-            (squares / count).sqrt()
-        };
-        self.batch.advantages.iter().map(spread).collect()
+        self.batch.advantages.iter().map(|advantages| deviation(advantages)).collect()
     }
 
     /// The number of steps to learn from.
@@ -352,6 +351,14 @@ fn squares(numbers: &[f32]) -> f64 {
             rest + sums.iter().sum::<f64>()
         },
     )
+}
+
+/// The deviation of numbers from their mean.
+pub fn deviation(numbers: &[f32]) -> f64 {
+    let count = numbers.len().max(1) as f64;
+    let mean = numbers.iter().map(|&x| f64::from(x)).sum::<f64>() / count;
+    let squares = numbers.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>();
+    (squares / count).sqrt()
 }
 
 /// The mean of (ρ - 1)A.
