@@ -96,15 +96,16 @@ fn without_a_constraint_in_its_objective_the_bound_is_broken() {
 fn multipliers_on_ppo() {
     keeps("ppo-lag", 0.55, &[]);
     keeps("ppo-pid", 0.6, &[]);
-    keeps("rcpo-ppo", 0.5, &[]);
+    keeps("rcpo-ppo", 0.5, &["[multipliers]\neta = 0.05\n"]);
 }
 
 #[test]
 fn a_population_that_narrows() {
-    // The run is too short for large batches and for who looks ten times as far.
-    let own = "[ppo]\ncollect = 1024\nbatch = 128\n[evolution]\npopulation = 4\nhorizons = [1.0]\n";
+    // The run is too short for large batches, for who explores and for who looks ten times as far.
+    let own = "[ppo]\ncollect = 256\nbatch = 32\n[evolution]\npopulation = 4\nhorizons = [1.0]\n\
+               entropies = [0.0]\nlambdas = [1.0]\nhalve_at = [0.2, 0.4]\n";
     let all = |learners: &str| format!("{own}learners = [{learners}]\n");
-    for learners in ["'ppo-lag', 'ipo'", "'ppo-lag'", "'rcpo-ppo', 'ipo'", "'ipo'"] {
+    for learners in ["'ppo-lag', 'ipo'", "'ppo-lag'", "'rcpo-ppo'", "'ipo'"] {
         keeps("ecrl-ppo", 0.55, &[&all(learners)]);
     }
 }

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! So the steps go to whoever does best, and a learner that is stuck does not decide the run. Learners differ by
-//! their genome: whether multipliers or a barrier price their costs (`learners`), how far they look ahead
-//! (`horizons`), and how much they explore until the last halving (`entropies`). Which of these serves a task is
-//! selected, too; the best with multipliers and the best within a barrier leave after all others, as the former break
+//! their genome: whether multipliers or a barrier price their costs (`learners`), where multipliers start
+//! (`lambdas`), how far they look ahead (`horizons`), and how much they explore until the last halving
+//! (`entropies`). Which of these serves a task is selected, too; the best with multipliers and the best within a barrier leave after all others, as the former break
 //! constraints longer and come back with more. The first of the ranking is the policy that is tested. An episode under way in an environment that changes hands goes on, and
 //! counts for who ends it.
 //!
@@ -89,11 +89,7 @@ impl Selected {
 
     /// Has those left explore as much as their genome and the time say.
     fn explore(&mut self, context: &Context) {
-        let EvolutionConfig { selection: SelectionConfig { halve_at, .. }, .. } =
-            &self.section.evolution;
-        let until = halve_at.last().copied().unwrap_or(1.0);
-        let share = context.env_steps as f64 / context.config.steps as f64;
-        let rest = if share < until { 1.0 - share / until } else { 0.0 };
+        let rest = self.section.evolution.selection.rest(context);
         for &number in &self.selection.left {
             let entropy = self.section.genome(self.selection.genomes[number]).entropy;
             let always = self.section.member.ppo.entropy_coef;
@@ -184,9 +180,9 @@ impl Algorithm for Selected {
             self.learners[number].end_generation();
         }
         let learners = &self.learners;
-        let ranking = &self.section.evolution.selection.ranking;
+        let selection = &self.section.evolution.selection;
         let lambda = |number: usize| lambda(&learners[number]);
-        let ranked = self.selection.rank(ranking, lambda, context, record);
+        let ranked = self.selection.rank(selection, lambda, context, record);
         if let Some(ranked) = ranked {
             self.select(&ranked, context);
         }

@@ -226,13 +226,13 @@ impl Algorithm for Portfolio {
     }
 
     fn conclude(&mut self, context: &Context, record: &mut Record) {
-        let SelectionConfig { ranking, halve_at, .. } = &self.section.evolution.selection;
+        let selection = &self.section.evolution.selection;
         let lambda = |number: usize| self.members[number].critics.lambda(&context.spec);
-        let ranked = self.selection.rank(ranking, lambda, context, record);
+        let ranked = self.selection.rank(selection, lambda, context, record);
         record.set(&LAMBDA_LEARNER, lambda(self.selection.leader));
         if let Some(ranked) = ranked {
             let genome = |number| self.section.genome(number);
-            self.selection.halve(&ranked, halve_at, genome, context);
+            self.selection.halve(&ranked, &selection.halve_at, genome, context);
         }
         record.set(&LEARNERS, self.selection.left.len() as u64);
     }

@@ -27,6 +27,14 @@ impl Each {
         self.numbers().iter().try_for_each(|number| range::positive(name, *number))
     }
 
+    /// So many times as much.
+    pub fn times(&self, factor: f64) -> Self {
+        match self {
+            Self::All(number) => Self::All(factor * number),
+            Self::List(numbers) => Self::List(numbers.iter().map(|x| factor * x).collect()),
+        }
+    }
+
     fn numbers(&self) -> &[f64] {
         match self {
             Self::All(number) => std::slice::from_ref(number),

@@ -239,6 +239,20 @@ impl Rule {
         Self::Pid { lambda: lambda(), gains: Gains::default() }
     }
 
+    /// The same from so many times the learner's λ at the start.
+    pub fn from_times(mut self, factor: f64) -> Self {
+        match &mut self {
+            Self::None => {}
+            Self::Fixed { lambda }
+            | Self::Ascent { lambda, .. }
+            | Self::Relative { lambda, .. }
+            | Self::Falling { lambda, .. }
+            | Self::Pid { lambda, .. }
+            | Self::PerActor { lambda, .. } => *lambda = lambda.times(factor),
+        }
+        self
+    }
+
     /// The paper's own.
     pub fn per_actor() -> Self {
         Self::PerActor {

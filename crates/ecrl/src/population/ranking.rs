@@ -48,6 +48,14 @@ impl Ranking {
     /// What it may be, as it is written.
     pub const NAMES: [&'static str; 3] = ["reward", "feasibility-first", "stochastic"];
 
+    /// The same with so large a share of the tolerance.
+    pub fn with_share(self, share: f64) -> Self {
+        match self {
+            Self::Stochastic { pf, early_stop } => Self::Stochastic { pf: share * pf, early_stop },
+            other => other,
+        }
+    }
+
     /// Checks every value against its range, in a section of that name.
     pub fn validate(&self, section: &str) -> Result<(), ConfigError> {
         match *self {

@@ -2,7 +2,8 @@
 //!
 //! Learners learn side by side. After every generation a ranking orders them by their last episodes, sampled as
 //! they are trained; at some shares of the run the worse half leaves, and what it had goes to the others. The
-//! best of every kind leaves after all others: who looks far ahead, say, learns late.
+//! best of every kind leaves after all others: who looks far ahead, say, learns late. The tolerance of stochastic
+//! ranking falls to nothing until the last halving: whoever goes on from there keeps the constraints, if anybody does.
 //!
 //! 1. Jamieson & Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS 2016:
 //!    successive halving.
@@ -39,7 +40,7 @@ pub static METRICS: [&About; 5] = [
 pub struct SelectionConfig {
     /// Learners at the start.
     pub population: usize,
-    /// How they are ordered.
+    /// How they are ordered; the tolerance of stochastic ranking falls to nothing until the last halving.
     #[serde(flatten)]
     pub ranking: Ranking,
     /// Episodes of a learner, the last, that it is ranked by, or all that ended in a batch where those are more;
@@ -54,6 +55,13 @@ impl SelectionConfig {
     pub fn of(population: usize, halve_at: &[f64]) -> Self {
         let (ranking, halve_at) = (Ranking::stochastic(), halve_at.to_vec());
         Self { population, ranking, judged: 10, halve_at }
+    }
+
+    /// How much of the time until the last halving is left: from 1 down to 0.
+    pub fn rest(&self, context: &Context) -> f64 {
+        let until = self.halve_at.last().copied().unwrap_or(1.0);
+        let share = context.env_steps as f64 / context.config.steps as f64;
+        if share < until { 1.0 - share / until } else { 0.0 }
     }
 
     /// Checks every value against its range; there may be so many learners, which is said in words.
@@ -158,12 +166,12 @@ impl Selection {
     /// all of them have ended an episode. The first is the policy from now on.
     pub fn rank(
         &mut self,
-        ranking: &Ranking,
+        config: &SelectionConfig,
         lambda: impl Fn(usize) -> Vec<f64>,
         context: &Context,
         record: &mut Record,
     ) -> Option<Vec<usize>> {
-        let ranked = self.order(ranking, context);
+        let ranked = self.order(config.ranking.with_share(config.rest(context)), context);
         if let Some(ranked) = &ranked {
             self.leader = ranked[0];
             self.note(ranked, lambda, context, record);
@@ -176,7 +184,7 @@ impl Selection {
         ranked
     }
 
-    fn order(&self, ranking: &Ranking, context: &Context) -> Option<Vec<usize>> {
+    fn order(&self, ranking: Ranking, context: &Context) -> Option<Vec<usize>> {
         let judged = self.left.iter().map(|&number| outcome(&self.episodes[number]));
         let judged: Vec<Outcome> = judged.collect::<Option<_>>()?;
         let rewards: Vec<f64> = judged.iter().map(|outcome| outcome.reward).collect();

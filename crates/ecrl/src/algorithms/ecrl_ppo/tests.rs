@@ -42,6 +42,7 @@ fn varied(
     section.evolution.learners = kinds.to_vec();
     section.evolution.horizons = horizons.to_vec();
     section.evolution.entropies = vec![0.0];
+    section.evolution.lambdas = vec![1.0];
     let mut rng = cmdp::rng([0; 4]);
     let setup = Setup { spec: task.spec(), rng: &mut rng };
     let mut selected = Selected::new(section, setup).unwrap();
@@ -128,6 +129,18 @@ fn the_last_becomes_a_copy_of_the_first_until_the_last_halving() {
 }
 
 #[test]
+fn tolerance_falls_to_nothing_until_the_last_halving() {
+    let (mut context, mut selected) = selected(&[0.0, 0.5], 0.0);
+    selected.selection.halved = 2;
+    selected.section.evolution.selection.ranking =
+        Ranking::Stochastic { pf: 1.0, early_stop: true };
+    conclude(&mut selected, &mut context, 0);
+    assert_eq!(selected.selection.leader, 1, "who earns most and breaks the constraint");
+    conclude(&mut selected, &mut context, 50);
+    assert_eq!(selected.selection.leader, 2);
+}
+
+#[test]
 fn exploration_falls_to_nothing_until_the_last_halving() {
     let (mut context, mut selected) = selected(&[0.25, 0.5], 0.0);
     selected.section.evolution.entropies = vec![0.5, 0.25];
@@ -144,6 +157,15 @@ fn exploration_falls_to_nothing_until_the_last_halving() {
     assert_eq!([at(50), at(100)], [[0.125; 4]; 2]);
 }
 
+#[test]
+fn multipliers_start_where_the_genome_says() {
+    let mut selected = varied(&[], 0.0, &KINDS, &[1.0]).1;
+    selected.section.evolution.lambdas = vec![1.0, 1.0, 500.0, 1000.0];
+    let start = |number| lambda(&selected.blank(number))[0];
+    // λ = 0.001 times that; a barrier has a slope, which is 0 before an episode has ended.
+    assert_eq!([0, 1, 2, 3].map(start), [0.001, 0.0, 0.5, 1.0]);
+}
+
 const KINDS: [Kind; 3] = [Kind::PpoLag, Kind::Ipo, Kind::RcpoPpo];
 
 #[test]
@@ -156,7 +178,8 @@ fn genomes_are_dealt_out_in_turn_inherited_and_stored() {
         };
         selected.learners.iter().map(|one| (kind(one), one.config().gamma)).collect()
     };
-    let [near, far] = [0.99, 1.0 - (1.0 - 0.99) / 10.0].map(|gamma| KINDS.map(|kind| (kind, gamma)));
+    let [near, far] =
+        [0.99, 1.0 - (1.0 - 0.99) / 10.0].map(|gamma| KINDS.map(|kind| (kind, gamma)));
     assert_eq!(of(&selected(&[0.75], 0.5).1), [near[0]; 4]);
     let new = || varied(&[0.75], 0.5, &KINDS, &[1.0, 1.0, 10.0, 10.0]);
     let (mut context, mut one) = new();
