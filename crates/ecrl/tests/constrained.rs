@@ -96,7 +96,8 @@ fn without_a_constraint_in_its_objective_the_bound_is_broken() {
 fn multipliers_on_ppo() {
     keeps("ppo-lag", 0.55, &[]);
     keeps("ppo-pid", 0.6, &[]);
-    keeps("rcpo-ppo", 0.5, &["[multipliers]\neta = 0.05\n"]);
+    keeps("rcpo-ppo", 0.5, &["[multipliers]\neta = 0.1\n"]);
+    keeps("rcpo-ppo", 0.5, &["[multipliers]\neta = 0.05\n[rcpo]\nscaled = true\n"]);
 }
 
 #[test]

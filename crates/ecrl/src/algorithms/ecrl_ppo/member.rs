@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::algorithms::ipo::{Barrier, IpoConfig, IpoSection};
 use crate::algorithms::on_policy::{Part, Variant};
 use crate::algorithms::ppo_lag::{LagSection, Lagrangian};
-use crate::algorithms::rcpo_ppo::Shaped;
+use crate::algorithms::rcpo_ppo::{RcpoConfig, RcpoSection, Shaped};
 use crate::config::{ConfigError, Pace, Section};
 use crate::learners::ppo::{Ppo, PpoConfig};
 use crate::memory::batch::Batch;
@@ -52,6 +52,11 @@ impl Default for MemberSection {
 impl MemberSection {
     fn lag(&self) -> LagSection {
         LagSection { ppo: self.ppo.clone(), multipliers: self.multipliers.clone() }
+    }
+
+    fn rcpo(&self) -> RcpoSection {
+        let LagSection { ppo, multipliers } = self.lag();
+        RcpoSection { ppo, multipliers, rcpo: RcpoConfig { scaled: true } }
     }
 
     fn ipo(&self) -> IpoSection {
@@ -114,7 +119,7 @@ impl Variant for Priced {
     fn new(section: &MemberSection, spec: &EnvSpec, rng: &mut Rng) -> Result<Self, ConfigError> {
         Ok(match section.kind {
             Kind::PpoLag => Self::Lagrangian(Lagrangian::new(&section.lag(), spec, rng)?),
-            Kind::RcpoPpo => Self::Shaped(Shaped::new(&section.lag(), spec, rng)?),
+            Kind::RcpoPpo => Self::Shaped(Shaped::new(&section.rcpo(), spec, rng)?),
             Kind::Ipo => Self::Barrier(Barrier::new(&section.ipo(), spec, rng)?),
         })
     }
